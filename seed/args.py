@@ -1,0 +1,110 @@
+"""Command lines of the roles that take a preset, and where their run lives.
+
+Torch-free: shared by `seed learner`, `seed train` and their tests.
+"""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import tyro
+
+from seed.config import RunConfig, require
+from seed.config_file import load_config
+from seed.errors import ConfigError, expected
+from seed.presets import PRESETS
+
+RUNS = Path("runs")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearnerArgs:
+    """Flags of `seed learner`."""
+
+    config: RunConfig
+    run_dir: Path | None = None
+    """Directory of the run's files; by default runs/<preset>-<time>, and with
+    --resume the newest such."""
+    resume: bool = False
+    """Go on from the run's newest checkpoint, with the run's own config except for
+    the flags given now. Starts afresh if --run-dir holds no checkpoint yet."""
+    listen: tuple[str, ...] = ("127.0.0.1:50051",)
+    """Addresses to serve actors on: host:port (port 0: any free one) or unix:PATH."""
+    insecure: bool = False
+    """Allow addresses beyond this machine. Nothing is encrypted and no actor is
+    asked who it is: for trusted networks only."""
+    json: bool = False
+    """Print the final report as one JSON object on stdout, and nothing else there."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainArgs(LearnerArgs):
+    """Flags of `seed train`."""
+
+    listen: tuple[str, ...] = ()
+    """Further addresses to serve actors on: host:port or unix:PATH. The local actors
+    have a private socket of their own."""
+    num_actors: int = 1
+    """Actor processes to start on this machine."""
+
+    def __post_init__(self) -> None:
+        require(self.num_actors >= 0, "num_actors", "0 or more", self.num_actors)
+
+
+Args = TypeVar("Args", bound=LearnerArgs)
+
+
+def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[str, Args]:
+    """Returns (preset, arguments) of `seed <command> PRESET [flags]`.
+
+    The run directory in the arguments is always set. Exits as argparse does on
+    --help and on flags that do not exist.
+
+    Raises:
+      ConfigError: a value that cannot work.
+    """
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_preset_help(command))
+        raise SystemExit(0 if argv else 2)
+    preset, flags = argv[0], argv[1:]
+    if preset not in PRESETS:
+        raise ConfigError(expected("PRESET", f"one of {', '.join(PRESETS)}", preset))
+
+    def parse(config: RunConfig) -> Args:
+        return tyro.cli(
+            cls,
+            prog=f"seed {command} {preset}",
+            description=PRESETS[preset].help,
+            args=flags,
+            default=cls(config=config),
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
+
+    args = parse(PRESETS[preset].config)
+    run_dir = _resolve_run_dir(preset, args.run_dir, resume=args.resume)
+    config_path = run_dir / "config.yaml"
+    if args.resume and config_path.exists():
+        args = parse(load_config(config_path))
+    return preset, dataclasses.replace(args, run_dir=run_dir)
+
+
+def _preset_help(command: str) -> str:
+    lines = [f"usage: seed {command} PRESET [flags]", "", "presets:"]
+    lines += [f"  {name:18} {preset.help}" for name, preset in PRESETS.items()]
+    lines += ["", f"`seed {command} PRESET --help` lists the flags and the preset's values."]
+    return "\n".join(lines)
+
+
+def _resolve_run_dir(preset: str, run_dir: Path | None, *, resume: bool) -> Path:
+    if run_dir is None and resume:
+        earlier = [path.parent for path in RUNS.glob(f"{preset}-*/checkpoints")]
+        if not earlier:
+            raise ConfigError(expected("resume", f"an earlier run in {RUNS}/{preset}-*", "none"))
+        return max(earlier, key=lambda path: path.stat().st_mtime)
+    if run_dir is None:
+        return RUNS / f"{preset}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if not resume and (run_dir / "metrics.jsonl").exists():
+        raise ConfigError(expected("run_dir", "a new directory, or --resume", run_dir))
+    return run_dir

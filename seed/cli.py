@@ -1,0 +1,80 @@
+"""The `seed` command: parse, then hand over to a role's main.
+
+The one file of this package that imports the other two, inside the functions that
+need them: `seed actor` must work where torch is not installed.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+
+from seed.errors import ConfigError, SeedError
+
+Command = Callable[[Sequence[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs `seed <command> ...`; returns the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if argv else 2
+    name, *rest = argv
+    if name not in COMMANDS:
+        print(f"seed: expected one of {', '.join(COMMANDS)}, got {name!r}", file=sys.stderr)
+        return 2
+    _, command = COMMANDS[name]
+    try:
+        return command(rest)
+    except SeedError as error:
+        print(f"seed {name}: {error}", file=sys.stderr)
+        return 1
+
+
+def _require_extra(extra: str, module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        raise ConfigError(f"{module} is not installed: pip install 'seed-rl[{extra}]'")
+
+
+def _train(argv: Sequence[str]) -> int:
+    from seed.args import TrainArgs, parse_preset
+    from seed.local_actors import ActorProcesses
+
+    preset, args = parse_preset(TrainArgs, "train", argv)
+    _require_extra("learner", "torch")
+    _require_extra("actor", "gymnasium")
+    from learner.main import run_learner
+
+    return run_learner(preset, args, ActorProcesses(args.num_actors))
+
+
+def _learner(argv: Sequence[str]) -> int:
+    _require_extra("learner", "torch")
+    from learner.main import main as learner_main
+
+    return learner_main(argv)
+
+
+def _actor(argv: Sequence[str]) -> int:
+    _require_extra("actor", "gymnasium")
+    from actors.main import main as actor_main
+
+    return actor_main(argv)
+
+
+COMMANDS: dict[str, tuple[str, Command]] = {
+    "train": ("learner and local actors on this machine, in one command", _train),
+    "learner": ("the learner alone; serves actors wherever they are", _learner),
+    "actor": ("an actor; needs nothing but the learner's address", _actor),
+}
+
+
+def _help() -> str:
+    lines = ["usage: seed COMMAND ...", "", "commands:"]
+    lines += [f"  {name:8} {text}" for name, (text, _) in COMMANDS.items()]
+    lines += ["", "`seed COMMAND --help` tells more about each."]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

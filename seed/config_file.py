@@ -1,0 +1,123 @@
+"""A run's config.yaml, and the environment settings that actors receive.
+
+The file repeats the run: every field of `RunConfig`, and under `provenance` what
+it ran on, for people and ignored on load. Read at start-up by every role.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seed.config import EnvConfig, RunConfig
+from seed.errors import ConfigError, expected
+from seed.serialization import structure, unstructure
+
+_PROVENANCE = "provenance"
+
+# What can change a run's results, where it is installed. Looked up by name, so
+# that an actor need not have torch, nor import it.
+_PACKAGES = (
+    "seed-rl",
+    "torch",
+    "numpy",
+    "grpcio",
+    "protobuf",
+    "gymnasium",
+    "ale-py",
+    "opencv-python-headless",
+)
+
+
+def dump_config(config: RunConfig, path: Path, *, name: str) -> None:
+    """Writes `config` to `path` as YAML; an existing file is replaced whole or not at all.
+
+    Args:
+      config: What to write.
+      path: The file, by convention `<run dir>/config.yaml`.
+      name: The preset that the run started from.
+    """
+    document = unstructure(config) | {_PROVENANCE: _provenance(name)}
+    aside = path.with_name(f".{path.name}.tmp")
+    aside.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    os.replace(aside, path)
+
+
+def load_config(path: Path) -> RunConfig:
+    """Returns the config in `path`; raises ConfigError naming the field that is wrong."""
+    document = read_document(path)
+    document.pop(_PROVENANCE, None)
+    try:
+        return structure(document, RunConfig)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def load_provenance(path: Path) -> dict[str, Any]:
+    """Returns what is known of the run that wrote `path`: name, command, git_commit, versions."""
+    return read_document(path).get(_PROVENANCE, {})
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Returns the YAML mapping in `path`, unchecked beyond being one."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(expected(str(path), "a readable file", error.strerror)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(expected(str(path), "YAML", error)) from error
+    if not isinstance(document, dict):
+        raise ConfigError(expected(str(path), "a YAML mapping", type(document).__name__))
+    return document
+
+
+def env_settings_to_json(env: EnvConfig) -> str:
+    """Returns `env` as the JSON object of `Task.env_settings_json`."""
+    return json.dumps(unstructure(env), allow_nan=False)
+
+
+def env_settings_from_json(text: str) -> EnvConfig:
+    """Returns the settings in `text`; an unknown key or wrong type is a ConfigError."""
+    try:
+        plain = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(expected("env_settings_json", "JSON", error)) from error
+    return structure(plain, EnvConfig, "env_settings_json")
+
+
+def _provenance(name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "git_commit": _git_commit(),
+        "versions": {"python": platform.python_version()} | _package_versions(),
+    }
+
+
+def _package_versions() -> dict[str, str]:
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _git_commit() -> str | None:
+    """The commit of the source tree, "-dirty" appended if it was changed; None outside git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,66 @@
+"""Named starting points: preset name -> config. Every field stays a flag."""
+
+import dataclasses
+from typing import NamedTuple
+
+from seed.config import (
+    ActorConfig,
+    AtariConfig,
+    EnvConfig,
+    LearnerConfig,
+    NetworkConfig,
+    OptimizerConfig,
+    RunConfig,
+    VTraceConfig,
+)
+
+
+class Preset(NamedTuple):
+    """One line of help and the config it stands for."""
+
+    help: str
+    config: RunConfig
+
+
+_CARTPOLE_VTRACE = RunConfig(
+    env=EnvConfig(env_id="CartPole-v1"),
+    network=NetworkConfig(torso="mlp", hidden_sizes=(64, 64)),
+    # Returns of up to 1/(1 - .99) = 100 swamp the shared torso; scaled they do not.
+    agent=VTraceConfig(unroll_length=20, batch_size=16, reward_scale=0.05),
+    optimizer=OptimizerConfig(
+        optimizer="adam", learning_rate=1e-3, momentum=0.9, optimizer_decay=0.999, epsilon=1e-5
+    ),
+    actor=ActorConfig(envs_per_group=16),
+    learner=LearnerConfig(total_env_steps=1_000_000),
+)
+
+# The recipe with published 57-game results: 50M env steps = 200M frames,
+# shared/algorithms.md, after Espeholt et al. 2018.
+_ATARI_VTRACE = RunConfig(
+    env=EnvConfig(env_id="ALE/Pong-v5"),
+    network=NetworkConfig(torso="impala_deep", frame_stack=4),
+    agent=VTraceConfig(unroll_length=20, batch_size=32),
+    optimizer=OptimizerConfig(optimizer="rmsprop", learning_rate=6e-4, epsilon=0.01),
+    actor=ActorConfig(envs_per_group=32),
+    learner=LearnerConfig(total_env_steps=50_000_000),
+)
+
+_ATARI_VTRACE_CPU = dataclasses.replace(
+    _ATARI_VTRACE,
+    env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
+    network=NetworkConfig(torso="impala_shallow", frame_stack=4),
+    agent=VTraceConfig(unroll_length=20, batch_size=16),
+    actor=ActorConfig(envs_per_group=16),
+    learner=LearnerConfig(total_env_steps=3_000_000),
+)
+
+PRESETS: dict[str, Preset] = {
+    "cartpole-vtrace": Preset("CartPole-v1 with V-trace: a minute on a laptop.", _CARTPOLE_VTRACE),
+    "atari-vtrace": Preset(
+        "Atari with V-trace and IMPALA's ResNet: the published recipe, for a GPU.", _ATARI_VTRACE
+    ),
+    "atari-vtrace-cpu": Preset(
+        "Atari with V-trace and IMPALA's shallow network, sized for a few CPU cores.",
+        _ATARI_VTRACE_CPU,
+    ),
+}

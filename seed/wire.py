@@ -1,0 +1,222 @@
+"""Arrays <-> protobuf messages, nothing else.
+
+Decoding is zero-copy: the returned arrays are read-only views of the message's
+bytes. Every decoder checks counts and sizes against the spec and raises
+`WireError` naming the field, so that nothing behind it meets a malformed array.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from seed.errors import WireError, expected
+from seed.pb import inference_pb2 as pb
+from seed.specs import ArraySpec, EnvSpec
+
+PROTOCOL_VERSION = 1
+
+# Most environments one actor may announce; a sanity bound, not a tuning knob.
+MAX_ENVS_PER_ACTOR = 65_536
+
+_KNOWN_FLAGS = pb.STEP_FLAG_IS_FIRST | pb.STEP_FLAG_TERMINATED | pb.STEP_FLAG_TRUNCATED
+
+
+class Episode(NamedTuple):
+    """A full game that has just ended."""
+
+    env: int
+    """Index of the environment in its group."""
+    episode_return: float
+    """Undiscounted sum of raw rewards."""
+    length: int
+    """Env steps (actions applied)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EnvOutputs:
+    """What one group of E environments emitted on one step."""
+
+    group: int
+    observations: tuple[np.ndarray, ...]
+    """One array per leaf of the spec: leaf dtype, shape [E, *leaf.shape]."""
+    rewards: np.ndarray
+    """float32 [E]: raw reward received on arriving here; 0 where `is_first`."""
+    is_first: np.ndarray
+    """bool [E]: the observation followed from a reset."""
+    terminated: np.ndarray
+    """bool [E]: the return ends here."""
+    truncated: np.ndarray
+    """bool [E]: the episode is cut here, the return is not."""
+    episodes: Sequence[Episode] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hello:
+    """How an actor introduces itself."""
+
+    run_id: str
+    role: int
+    """`pb.ROLE_TRAIN` or `pb.ROLE_EVAL`."""
+    group_sizes: tuple[int, ...]
+    spec: EnvSpec
+
+
+def _little_endian(dtype: str) -> np.dtype:
+    return np.dtype(dtype).newbyteorder("<")
+
+
+def _to_bytes(array: np.ndarray, dtype: str) -> bytes:
+    return np.ascontiguousarray(array, _little_endian(dtype)).tobytes()
+
+
+def _from_bytes(buffer: bytes, dtype: str, shape: tuple[int, ...], field: str) -> np.ndarray:
+    little = _little_endian(dtype)
+    wanted = int(np.prod(shape, dtype=np.int64)) * little.itemsize
+    if len(buffer) != wanted:
+        raise WireError(
+            expected(field, f"{wanted} bytes for {dtype} {list(shape)}", f"{len(buffer)} bytes")
+        )
+    return np.frombuffer(buffer, little).reshape(shape)
+
+
+def encode_env_outputs(outputs: EnvOutputs, spec: EnvSpec) -> pb.ActRequest:
+    """Returns the message that carries one step of a group."""
+    flags = (
+        outputs.is_first * np.uint8(pb.STEP_FLAG_IS_FIRST)
+        + outputs.terminated * np.uint8(pb.STEP_FLAG_TERMINATED)
+        + outputs.truncated * np.uint8(pb.STEP_FLAG_TRUNCATED)
+    )
+    return pb.ActRequest(
+        env_outputs=pb.EnvOutputs(
+            group=outputs.group,
+            observations=[
+                _to_bytes(array, leaf.dtype)
+                for array, leaf in zip(outputs.observations, spec.observations, strict=True)
+            ],
+            rewards=_to_bytes(outputs.rewards, "float32"),
+            step_flags=_to_bytes(flags, "uint8"),
+            episodes=[
+                pb.Episode(env=e.env, episode_return=e.episode_return, length=e.length)
+                for e in outputs.episodes
+            ],
+        )
+    )
+
+
+def decode_env_outputs(message: pb.EnvOutputs, hello: Hello) -> EnvOutputs:
+    """Returns the step in `message`, checked against what `hello` announced.
+
+    Raises:
+      WireError: a group, count, size or flag that does not fit; names the field.
+    """
+    group = message.group
+    if group >= len(hello.group_sizes):
+        raise WireError(expected("group", f"below {len(hello.group_sizes)}", group))
+    num_envs = hello.group_sizes[group]
+    leaves = hello.spec.observations
+    if len(message.observations) != len(leaves):
+        raise WireError(expected("observations", f"{len(leaves)} leaves", len(message.observations)))
+    flags = _from_bytes(message.step_flags, "uint8", (num_envs,), "step_flags")
+    if np.any(flags & ~np.uint8(_KNOWN_FLAGS)):
+        raise WireError(expected("step_flags", f"sums of {_KNOWN_FLAGS:#b}", flags.max()))
+    return EnvOutputs(
+        group=group,
+        observations=tuple(
+            _from_bytes(buffer, leaf.dtype, (num_envs, *leaf.shape), f"observations[{leaf.name!r}]")
+            for buffer, leaf in zip(message.observations, leaves, strict=True)
+        ),
+        rewards=_from_bytes(message.rewards, "float32", (num_envs,), "rewards"),
+        is_first=(flags & pb.STEP_FLAG_IS_FIRST) != 0,
+        terminated=(flags & pb.STEP_FLAG_TERMINATED) != 0,
+        truncated=(flags & pb.STEP_FLAG_TRUNCATED) != 0,
+        episodes=[_decode_episode(e, num_envs) for e in message.episodes],
+    )
+
+
+def _decode_episode(message: pb.Episode, num_envs: int) -> Episode:
+    if message.env >= num_envs:
+        raise WireError(expected("episodes.env", f"below {num_envs}", message.env))
+    return Episode(message.env, message.episode_return, message.length)
+
+
+def encode_actions(group: int, actions: np.ndarray, spec: EnvSpec) -> pb.ActResponse:
+    """Returns the message that carries the actions [E] of a group."""
+    return pb.ActResponse(
+        actions=pb.Actions(group=group, actions=_to_bytes(actions, spec.action.dtype))
+    )
+
+
+def decode_actions(message: pb.Actions, hello: Hello) -> tuple[int, np.ndarray]:
+    """Returns (group, actions [E, *action.shape]); raises WireError."""
+    if message.group >= len(hello.group_sizes):
+        raise WireError(expected("group", f"below {len(hello.group_sizes)}", message.group))
+    action = hello.spec.action
+    shape = (hello.group_sizes[message.group], *action.shape)
+    return message.group, _from_bytes(message.actions, action.dtype, shape, "actions")
+
+
+def encode_hello(hello: Hello) -> pb.ActRequest:
+    """Returns the first message of an actor's stream."""
+    return pb.ActRequest(
+        hello=pb.Hello(
+            protocol_version=PROTOCOL_VERSION,
+            run_id=hello.run_id,
+            role=hello.role,
+            group_sizes=hello.group_sizes,
+            spec=_encode_spec(hello.spec),
+        )
+    )
+
+
+def decode_hello(message: pb.Hello) -> Hello:
+    """Returns the introduction in `message`.
+
+    Raises:
+      WireError: an empty run id, an unknown role, or group sizes out of bounds.
+      SpecError: a spec that cannot be served.
+    """
+    sizes = tuple(message.group_sizes)
+    if not sizes or min(sizes) < 1 or sum(sizes) > MAX_ENVS_PER_ACTOR:
+        wanted = f"one or more sizes of at least 1, {MAX_ENVS_PER_ACTOR} in all"
+        raise WireError(expected("group_sizes", wanted, sizes))
+    if message.role not in pb.Role.values():
+        raise WireError(expected("role", f"one of {pb.Role.keys()}", message.role))
+    if not message.run_id:
+        raise WireError(expected("run_id", "a non-empty string", "''"))
+    return Hello(
+        run_id=message.run_id,
+        role=message.role,
+        group_sizes=sizes,
+        spec=_decode_spec(message.spec),
+    )
+
+
+def _encode_spec(spec: EnvSpec) -> pb.EnvSpec:
+    return pb.EnvSpec(
+        observations=[_encode_array_spec(leaf) for leaf in spec.observations],
+        action=_encode_array_spec(spec.action),
+    )
+
+
+def _decode_spec(message: pb.EnvSpec) -> EnvSpec:
+    return EnvSpec(
+        observations=tuple(_decode_array_spec(leaf) for leaf in message.observations),
+        action=_decode_array_spec(message.action),
+    )
+
+
+def _encode_array_spec(spec: ArraySpec) -> pb.ArraySpec:
+    return pb.ArraySpec(**dataclasses.asdict(spec))
+
+
+def _decode_array_spec(message: pb.ArraySpec) -> ArraySpec:
+    return ArraySpec(
+        name=message.name,
+        dtype=message.dtype,
+        shape=tuple(message.shape),
+        num_values=message.num_values,
+        minimum=message.minimum,
+        maximum=message.maximum,
+    )
