@@ -1,0 +1,85 @@
+"""What every algorithm provides to the learner: networks, acting, a loss.
+
+An agent has no threads, no transport and no device of its own; inference and
+the trainer call it on their copies of the network.
+"""
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from learner.records import Rows, State, Unrolls
+
+
+class ActOutput(NamedTuple):
+    """What one batched act gives for B environments."""
+
+    actions: Tensor
+    """int64 [B]."""
+    policy_outputs: dict[str, Tensor]
+    """[B, ...] by name: what the loss will want to know of the acting policy."""
+    state: State
+    """[B, ...]: the network's state after the row."""
+
+
+class LossOutput(NamedTuple):
+    """A loss to differentiate and what to report of it."""
+
+    loss: Tensor
+    """Scalar."""
+    metrics: dict[str, Tensor]
+    """Detached scalars by metric name."""
+
+
+class Agent(Protocol):
+    """An algorithm."""
+
+    unroll_length: int
+    """T: transitions in an unroll."""
+    batch_size: int
+    """B: unrolls in one learner step."""
+
+    def build_network(self) -> nn.Module:
+        """Returns a freshly initialised network, on the CPU."""
+        ...
+
+    def initial_state(self, batch_size: int, device: torch.device) -> State:
+        """Returns the network's state [B, ...] before an environment's first row."""
+        ...
+
+    def policy_output_specs(self) -> dict[str, tuple[int, ...]]:
+        """Returns the shape, without B, of every float32 entry of `policy_outputs`."""
+        ...
+
+    def act(
+        self,
+        network: nn.Module,
+        rows: Rows,
+        state: State,
+        *,
+        generator: torch.Generator,
+        greedy: Tensor | None = None,
+    ) -> ActOutput:
+        """Chooses actions at rows [1, B].
+
+        Args:
+          network: one that `build_network` made.
+          rows: the newest row of B environments, T = 1.
+          state: [B, ...].
+          generator: source of the sampling noise, on the rows' device.
+          greedy: bool [B]: act without exploration here; None for nowhere.
+        """
+        ...
+
+    def loss(self, network: nn.Module, unrolls: Unrolls) -> LossOutput:
+        """Returns the loss of a batch of unrolls [T + 1, B]."""
+        ...
+
+    def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
+        """Returns what must vanish where `network` holds the weights that acted.
+
+        float32 [T + 1, B]: the difference between what the network now says of
+        the chosen actions and what was recorded. This is the golden check.
+        """
+        ...

@@ -1,0 +1,14 @@
+"""Config -> agent."""
+
+from learner.agents.base import Agent
+from learner.agents.vtrace import VTraceAgent
+from seed.config import RunConfig
+from seed.errors import SpecError, expected
+from seed.specs import EnvSpec
+
+
+def make_agent(spec: EnvSpec, config: RunConfig) -> Agent:
+    """Returns the algorithm for an environment; raises SpecError if it cannot serve it."""
+    if not spec.action.is_discrete:
+        raise SpecError(expected("action", "a discrete space", f"{spec.action.dtype} array"))
+    return VTraceAgent(spec, config.network, config.agent)

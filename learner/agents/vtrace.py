@@ -1,0 +1,133 @@
+"""IMPALA's actor-critic with V-trace (Espeholt et al. 2018).
+
+Acting samples from the policy; the loss corrects for the lag between the
+weights that acted and those being trained. The maths is in `learner/algos/`.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from learner.agents.base import ActOutput, LossOutput
+from learner.algos import distributions, losses, rewards, vtrace
+from learner.networks.actor_critic import ActorCritic, ActorCriticOutput
+from learner.records import Rows, State, Unrolls, transitions
+from seed.config import NetworkConfig, VTraceConfig
+from seed.specs import EnvSpec
+
+
+class VTraceNetwork(ActorCritic):
+    """The actor-critic, and theta of the adaptive entropy cost if there is one."""
+
+    def __init__(self, spec: EnvSpec, network: NetworkConfig, agent: VTraceConfig) -> None:
+        super().__init__(spec, network)
+        self.entropy_theta: nn.Parameter | None = None
+        if agent.entropy_target is not None:
+            theta = losses.theta_of_entropy_cost(agent.entropy_cost, agent.entropy_target_speed)
+            self.entropy_theta = nn.Parameter(torch.tensor(theta))
+
+
+class VTraceAgent:
+    """See `learner.agents.base.Agent` for what each method is called with."""
+
+    def __init__(self, spec: EnvSpec, network: NetworkConfig, agent: VTraceConfig) -> None:
+        self.spec = spec
+        self.network_config = network
+        self.config = agent
+        self.unroll_length = agent.unroll_length
+        self.batch_size = agent.batch_size
+        self._template = self.build_network()
+
+    def build_network(self) -> VTraceNetwork:
+        return VTraceNetwork(self.spec, self.network_config, self.config)
+
+    def initial_state(self, batch_size: int, device: torch.device) -> State:
+        return self._template.initial_state(batch_size, device)
+
+    def policy_output_specs(self) -> dict[str, tuple[int, ...]]:
+        return {"logits": (self.spec.action.num_values,)}
+
+    def act(
+        self,
+        network: nn.Module,
+        rows: Rows,
+        state: State,
+        *,
+        generator: torch.Generator,
+        greedy: Tensor | None = None,
+    ) -> ActOutput:
+        output, next_state = self._forward(network, rows, state)
+        logits = output.logits.squeeze(0)  # [B, A]
+        actions = distributions.sample(logits, generator)
+        if greedy is not None:
+            actions = torch.where(greedy, distributions.greedy(logits), actions)
+        return ActOutput(actions, {"logits": logits}, next_state)
+
+    def loss(self, network: nn.Module, unrolls: Unrolls) -> LossOutput:
+        """Policy gradient, value and entropy losses, summed or averaged over valid steps."""
+        config = self.config
+        output, _ = self._forward(network, unrolls.rows, unrolls.initial_state)
+        steps = transitions(unrolls.rows, config.discount_factor)
+        logits, actions = output.logits[:-1], unrolls.actions[:-1]
+        returns = vtrace.vtrace(
+            behaviour_log_probs=distributions.log_prob(
+                unrolls.policy_outputs["logits"][:-1], actions
+            ),
+            target_log_probs=distributions.log_prob(logits, actions),
+            rewards=self._transform_rewards(steps.rewards),
+            discounts=steps.discounts,
+            mask=steps.mask,
+            values=output.values,
+            rho_max=config.rho_max,
+            c_max=config.c_max,
+            pg_rho_max=config.pg_rho_max,
+            trace_lambda=config.trace_lambda,
+        )
+        num_valid = steps.mask.sum()
+        policy_loss = losses.policy_gradient_loss(logits, actions, returns.advantages, steps.mask)
+        value_loss = losses.value_loss(output.values[:-1], returns.value_targets, steps.mask)
+        entropy_loss = losses.entropy_loss(logits, steps.mask)
+        entropy = -entropy_loss.detach() / num_valid.clamp(min=1)
+        entropy_cost, cost_loss = self._entropy_cost(network, entropy, num_valid)
+        total = policy_loss + config.value_cost * value_loss + entropy_cost * entropy_loss
+        loss = losses.reduce(total + cost_loss, steps.mask, config.loss_reduction)
+        ratios = returns.log_rhos * steps.mask
+        return LossOutput(
+            loss,
+            {
+                "loss/total": loss.detach(),
+                "loss/policy": policy_loss.detach() / num_valid.clamp(min=1),
+                "loss/value": value_loss.detach() / num_valid.clamp(min=1),
+                "policy/entropy_mean": entropy,
+                "policy/entropy_cost": entropy_cost,
+                "policy/log_rho_mean": ratios.sum() / num_valid.clamp(min=1),
+            },
+        )
+
+    @torch.no_grad()
+    def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
+        output, _ = self._forward(network, unrolls.rows, unrolls.initial_state)
+        recorded = distributions.log_prob(unrolls.policy_outputs["logits"], unrolls.actions)
+        return distributions.log_prob(output.logits, unrolls.actions) - recorded
+
+    def _forward(
+        self, network: nn.Module, rows: Rows, state: State
+    ) -> tuple[ActorCriticOutput, State]:
+        return network(rows._replace(rewards=self._transform_rewards(rows.rewards)), state)
+
+    def _transform_rewards(self, raw: Tensor) -> Tensor:
+        config = self.config
+        return rewards.transform_rewards(
+            raw, config.reward_scale, config.reward_clip_min, config.reward_clip_max
+        )
+
+    def _entropy_cost(
+        self, network: nn.Module, entropy: Tensor, num_valid: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the entropy cost, without gradient, and the loss that adapts it."""
+        theta = getattr(network, "entropy_theta", None)
+        if theta is None:
+            return entropy.new_tensor(self.config.entropy_cost), entropy.new_zeros(())
+        speed, target = self.config.entropy_target_speed, self.config.entropy_target
+        assert target is not None, "theta exists only with an entropy target"
+        cost = losses.adaptive_entropy_cost(theta.detach(), speed)
+        return cost, num_valid * losses.entropy_cost_loss(theta, entropy, target, speed)

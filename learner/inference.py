@@ -1,0 +1,210 @@
+"""One batched act: read the slots, run the network, answer, then store the step.
+
+`InferenceEngine.process` runs on the inference thread, which owns the slots, the
+open unrolls and the network it acts with. `run_inference` is that thread's loop.
+"""
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learner.agents.base import ActOutput, Agent
+from learner.batcher import Batcher, BatcherClosed, Request
+from learner.counters import Counters
+from learner.metrics import Metrics, ThreadClock
+from learner.records import Rows, State, Unrolls, map_tensors
+from learner.slots import SlotStates
+from learner.unroll_queue import QueueClosed
+from learner.unrolls import UnrollStore
+from learner.weights import PublishedWeights
+from seed.specs import EnvSpec
+
+
+def run_inference(batcher: Batcher, engine: "InferenceEngine", clock: ThreadClock) -> None:
+    """Acts on batch after batch until the batcher or the unroll queue closes."""
+    try:
+        while True:
+            clock.switch("wait")
+            engine.process(batcher.next_batch(), clock)
+    except (BatcherClosed, QueueClosed):
+        return
+
+
+class InferenceEngine:
+    """Acts for all connected environments and turns their steps into unrolls."""
+
+    def __init__(
+        self,
+        *,
+        spec: EnvSpec,
+        agent: Agent,
+        weights: PublishedWeights,
+        emit: Callable[[Unrolls], None],
+        counters: Counters,
+        metrics: Metrics,
+        device: torch.device,
+        generator: torch.Generator,
+    ) -> None:
+        """`emit` takes completed unrolls and may block, which pauses acting."""
+        self._agent = agent
+        self._weights = weights
+        self._emit = emit
+        self._counters = counters
+        self._metrics = metrics
+        self._device = device
+        self._generator = generator
+        self._staging = Staging(spec, device)
+        self._slots = SlotStates(agent.initial_state, device)
+        self._unrolls = UnrollStore(agent.unroll_length, device)
+
+    def process(self, batch: list[Request], clock: ThreadClock) -> None:
+        """Answers every request of `batch`, then appends its steps to the unrolls."""
+        clock.switch("forward")
+        slots = np.concatenate([request.slots for request in batch])
+        self._make_room(slots)
+        rows = self._staging.load(batch)
+        on_device = torch.from_numpy(slots).to(self._device, non_blocking=True)
+        network, version = self._weights.acquire()
+        state, last_actions = self._slots.gather(on_device)
+        rows = rows._replace(previous_actions=last_actions.unsqueeze(0))
+        with torch.inference_mode():
+            output = self._agent.act(
+                network, rows, state, generator=self._generator, greedy=self._greedy(batch)
+            )
+            self._slots.scatter(on_device, output.state, output.actions)
+            actions = output.actions.cpu().numpy()
+        self._answer(batch, actions)
+        clock.switch("store")
+        self._count(batch)
+        self._store(batch, slots, make_step(rows, output, state, version), clock)
+
+    def _make_room(self, slots: np.ndarray) -> None:
+        # Doubling, so that a growing fleet costs few reallocations.
+        capacity = 1 << math.ceil(math.log2(int(slots.max()) + 1))
+        self._slots.grow(capacity)
+        self._unrolls.grow(capacity)
+
+    def _greedy(self, batch: list[Request]) -> Tensor | None:
+        if not any(request.is_eval for request in batch):
+            return None
+        mask = np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
+        return torch.from_numpy(mask).to(self._device)
+
+    def _answer(self, batch: list[Request], actions: np.ndarray) -> None:
+        start, now = 0, time.monotonic()
+        for request in batch:
+            request.reply(actions[start : start + request.num_envs])
+            start += request.num_envs
+        latencies_ms = np.array([now - request.submitted_at for request in batch]) * 1000
+        self._metrics.percentiles("inference/latency_ms", latencies_ms)
+        self._metrics.mean("inference/batch_size_mean", start)
+
+    def _count(self, batch: list[Request]) -> None:
+        for request in batch:
+            outputs = request.outputs
+            if not request.is_eval:
+                self._counters.add_env_steps(len(outputs.is_first) - int(outputs.is_first.sum()))
+            for episode in outputs.episodes:
+                self._counters.add_episode(episode, is_eval=request.is_eval)
+
+    def _store(
+        self, batch: list[Request], slots: np.ndarray, step: Unrolls, clock: ThreadClock
+    ) -> None:
+        for request in batch:
+            if request.is_session_start:
+                self._unrolls.begin(request.slots)
+        if any(request.is_eval for request in batch):
+            kept = np.flatnonzero(
+                ~np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
+            )
+            if not len(kept):
+                return
+            slots, step = slots[kept], _select(step, torch.from_numpy(kept).to(self._device))
+        completed = self._unrolls.append(slots, step)
+        if completed is not None:
+            clock.switch("blocked")
+            self._emit(completed)
+
+
+def make_step(rows: Rows, output: ActOutput, state: State, version: int) -> Unrolls:
+    """Returns one row [1, N, ...] of every environment as the stores take it."""
+    return Unrolls(
+        rows=rows,
+        actions=output.actions.unsqueeze(0),
+        policy_outputs={name: x.unsqueeze(0) for name, x in output.policy_outputs.items()},
+        policy_versions=torch.full_like(rows.previous_actions, version),
+        initial_state=state,
+    )
+
+
+def _select(step: Unrolls, which: Tensor) -> Unrolls:
+    state = {name: x.index_select(0, which) for name, x in step.initial_state.items()}
+    selected = map_tensors(lambda x: x.index_select(1, which), step._replace(initial_state={}))
+    return selected._replace(initial_state=state)
+
+
+class Staging:
+    """Host buffers in which a batch is put together, pinned where the device is a GPU.
+
+    They are reused: the actions of a batch are read back, which waits for the
+    device, before the next batch is loaded.
+    """
+
+    def __init__(self, spec: EnvSpec, device: torch.device) -> None:
+        self._spec = spec
+        self._device = device
+        self._capacity = 0
+        self._leaves: tuple[Tensor, ...] = ()
+        self._rewards = torch.empty(0)
+        self._flags = torch.empty(0)
+
+    def load(self, batch: list[Request]) -> Rows:
+        """Returns the newest row of every environment on the device, [1, N, ...].
+
+        The previous actions are left to the caller, who has them on the device.
+        """
+        num_envs = sum(request.num_envs for request in batch)
+        if num_envs > self._capacity:
+            self._allocate(num_envs)
+        start = 0
+        for request in batch:
+            stop, outputs = start + request.num_envs, request.outputs
+            for leaf, array in zip(self._leaves, outputs.observations, strict=True):
+                leaf.numpy()[start:stop] = array
+            self._rewards.numpy()[start:stop] = outputs.rewards
+            flags = self._flags.numpy()
+            flags[0, start:stop] = outputs.is_first
+            flags[1, start:stop] = outputs.terminated
+            flags[2, start:stop] = outputs.truncated
+            start = stop
+        flags = self._move(self._flags[:, :num_envs])
+        rewards = self._move(self._rewards[:num_envs]).unsqueeze(0)
+        return Rows(
+            observations=tuple(self._move(leaf[:num_envs]).unsqueeze(0) for leaf in self._leaves),
+            rewards=rewards,
+            previous_actions=torch.zeros_like(rewards, dtype=torch.int64),
+            is_first=flags[0:1],
+            terminated=flags[1:2],
+            truncated=flags[2:3],
+        )
+
+    def _move(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._device, non_blocking=True)
+
+    def _allocate(self, capacity: int) -> None:
+        pin = self._device.type == "cuda"
+
+        def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+            return torch.empty(shape, dtype=dtype, pin_memory=pin)
+
+        self._capacity = capacity
+        self._leaves = tuple(
+            empty((capacity, *leaf.shape), getattr(torch, leaf.dtype))
+            for leaf in self._spec.observations
+        )
+        self._rewards = empty((capacity,), torch.float32)
+        self._flags = empty((3, capacity), torch.bool)

@@ -1,0 +1,48 @@
+"""An LSTM that starts anew where an episode starts. Called inside the networks."""
+
+import torch
+from torch import Tensor, nn
+
+
+class ResettingLSTM(nn.Module):
+    """LSTM over [T, B, F] whose state is zeroed at rows where `is_first`.
+
+    Rows between two resets (of any environment in the batch) run as one fused
+    call, so a batch without episode ends costs what a plain `nn.LSTM` does.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.lstm = nn.LSTM(input_size, hidden_size)
+
+    def forward(
+        self, inputs: Tensor, hidden: Tensor, cell: Tensor, is_first: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Runs the rows in order.
+
+        Args:
+          inputs: float32 [T, B, F].
+          hidden: float32 [B, H], state before row 0.
+          cell: float32 [B, H], likewise.
+          is_first: bool [T, B].
+
+        Returns:
+          outputs [T, B, H], and hidden and cell [B, H] after the last row.
+        """
+        outputs = []
+        for start, stop in _segments(is_first):
+            keep = (~is_first[start]).to(hidden.dtype).unsqueeze(-1)  # [B, 1]
+            state = ((hidden * keep).unsqueeze(0), (cell * keep).unsqueeze(0))
+            rows, (hidden, cell) = self.lstm(inputs[start:stop], state)
+            hidden, cell = hidden.squeeze(0), cell.squeeze(0)
+            outputs.append(rows)
+        return torch.cat(outputs), hidden, cell
+
+
+def _segments(is_first: Tensor) -> list[tuple[int, int]]:
+    """Returns [start, stop) of maximal row ranges without a reset inside."""
+    num_rows = len(is_first)
+    resets = is_first[1:].any(dim=1).nonzero().squeeze(1) + 1 if num_rows > 1 else None
+    starts = [0, *(resets.tolist() if resets is not None else [])]
+    return list(zip(starts, [*starts[1:], num_rows], strict=True))

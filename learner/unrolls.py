@@ -1,0 +1,141 @@
+"""Steps -> unrolls of T + 1 rows. Called by the inference thread alone.
+
+The life of a row: `append` writes it into its slot's open unroll. When that holds
+T + 1 rows it is copied out for the trainer, and its last row becomes the first row
+of the slot's next unroll:
+
+    rows of a slot   0  1  2  3  4  5  6  7  8 ...          T = 4
+    unroll 0         0  1  2  3  4
+    unroll 1                     4  5  6  7  8
+
+The network's state before row 0 and before row 4 is kept for them. Slots fill
+independently, so any mix of actors may share a batch. An actor that leaves simply
+stops appending; `begin` discards what it left when its slot is used again.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learner.records import State, Unrolls, map_tensors
+
+
+class UnrollStore:
+    """Open unrolls of all slots: tensors [(T + 1) * capacity, ...] on the device."""
+
+    def __init__(self, unroll_length: int, device: torch.device) -> None:
+        self._num_rows = unroll_length + 1
+        self._device = device
+        self._capacity = 0
+        # Row that each slot writes next, in [0, T + 1). Kept on the host: which
+        # unrolls are full is known without asking the device.
+        self._cursors = np.zeros(0, np.int64)
+        self._records: Unrolls | None = None
+        self._next_initial_state: State = {}
+
+    def grow(self, capacity: int) -> None:
+        """Makes room for slots below `capacity`; open unrolls stay."""
+        added = capacity - self._capacity
+        if added <= 0:
+            return
+        self._cursors = np.concatenate([self._cursors, np.zeros(added, np.int64)])
+        if self._records is not None:
+            self._allocate(_first_row(self._records), capacity)
+        self._capacity = capacity
+
+    def begin(self, slots: np.ndarray) -> None:
+        """Discards the open unrolls of `slots`: a new actor sits there."""
+        self._cursors[slots] = 0
+
+    def append(self, slots: np.ndarray, step: Unrolls) -> Unrolls | None:
+        """Stores one row of each of N slots; returns the unrolls this completes.
+
+        Args:
+          slots: int64 [N], distinct.
+          step: one row, tensors [1, N, ...], with the network's state before it
+            as `initial_state` [N, ...].
+
+        Returns:
+          Unrolls [T + 1, n] that share no memory with the store, or None.
+        """
+        if self._records is None:
+            self._allocate(step, self._capacity)
+        assert self._records is not None
+        cursors = self._cursors[slots]
+        self._write(slots, cursors, step)
+        self._cursors[slots] = cursors + 1
+        full = slots[cursors + 1 == self._num_rows]
+        return self._emit(full) if len(full) else None
+
+    def _write(self, slots: np.ndarray, cursors: np.ndarray, step: Unrolls) -> None:
+        assert self._records is not None
+        flat = self._to_device(cursors * self._capacity + slots)
+        stateless = self._records._replace(initial_state={})
+        map_tensors(
+            lambda held, row: held.flatten(0, 1).index_copy_(0, flat, row.squeeze(0)),
+            stateless,
+            step._replace(initial_state={}),
+        )
+        for row, states in ((0, self._records.initial_state),
+                            (self._num_rows - 1, self._next_initial_state)):  # fmt: skip
+            chosen = np.flatnonzero(cursors == row)
+            if len(chosen):
+                self._keep_states(states, slots[chosen], step.initial_state, chosen)
+
+    def _keep_states(
+        self, states: State, slots: np.ndarray, step_state: State, chosen: np.ndarray
+    ) -> None:
+        where, which = self._to_device(slots), self._to_device(chosen)
+        for name, held in states.items():
+            held.index_copy_(0, where, step_state[name].index_select(0, which))
+
+    def _emit(self, full: np.ndarray) -> Unrolls:
+        assert self._records is not None
+        slots = self._to_device(full)
+        stateless = self._records._replace(initial_state={})
+        unrolls: Unrolls = map_tensors(lambda x: x.index_select(1, slots), stateless)
+        initial = self._records.initial_state
+        unrolls = unrolls._replace(
+            initial_state={name: x.index_select(0, slots) for name, x in initial.items()}
+        )
+        # The last row is also the first of the next unroll.
+        map_tensors(lambda x: x[0].index_copy_(0, slots, x[-1].index_select(0, slots)), stateless)
+        for name, held in initial.items():
+            following = self._next_initial_state[name]
+            held.index_copy_(0, slots, following.index_select(0, slots))
+        self._cursors[full] = 1
+        return unrolls
+
+    def _allocate(self, like: Unrolls, capacity: int) -> None:
+        """Makes records of `capacity` slots shaped as `like`; copies over what is open."""
+        held, num_rows = self._records, self._num_rows
+        stateless = like._replace(initial_state={})
+        records = map_tensors(lambda x: x.new_zeros((num_rows, capacity, *x.shape[2:])), stateless)
+
+        def states() -> State:
+            return {k: x.new_zeros((capacity, *x.shape[1:])) for k, x in like.initial_state.items()}
+
+        next_initial = states()
+        self._records = records._replace(initial_state=states())
+        if held is not None:
+            size = self._capacity
+            map_tensors(
+                lambda new, old: new[:, :size].copy_(old),
+                records,
+                held._replace(initial_state={}),
+            )
+            for new, old in ((self._records.initial_state, held.initial_state),
+                             (next_initial, self._next_initial_state)):  # fmt: skip
+                map_tensors(lambda x, y: x[:size].copy_(y), new, old)
+        self._next_initial_state = next_initial
+
+    def _to_device(self, indices: np.ndarray) -> Tensor:
+        return torch.from_numpy(indices).to(self._device, non_blocking=True)
+
+
+def _first_row(records: Unrolls) -> Unrolls:
+    return map_tensors(lambda x: x[:1], records._replace(initial_state={}))._replace(
+        initial_state=records.initial_state
+    )
+
+
