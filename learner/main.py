@@ -1,0 +1,205 @@
+"""The learner process: read the config, build, serve and train, close, report.
+
+Runs in the main thread of `seed learner` and `seed train`, which differ only in
+whether local actors are started beside it.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from learner.checkpoint import Checkpoint, load_checkpoint
+from learner.live_view import LiveView
+from learner.runtime import Learner
+from learner.server import check_listen_addresses
+from learner.sinks import JsonlSink, LogSink, Sink, TensorBoardSink
+from seed.args import LearnerArgs, parse_preset
+from seed.config import LearnerConfig
+from seed.config_file import dump_config
+from seed.errors import ConfigError, SeedError, expected
+
+_LOG = logging.getLogger(__name__)
+
+# How often the main thread looks after local actors between two reports.
+_TICK_S = 0.5
+
+
+class LocalActors(Protocol):
+    """Actor processes that live and die with the learner."""
+
+    address: str
+    """Where they expect it."""
+
+    def start(self) -> None:
+        """Starts the processes; the learner listens already."""
+        ...
+
+    def check(self) -> None:
+        """Raises SeedError if one of them cannot go on."""
+        ...
+
+    def close(self) -> None:
+        """Ends the processes."""
+        ...
+
+
+class StopRequest:
+    """Whether SIGTERM or Ctrl-C has come.
+
+    A plain attribute: a handler that took a lock could meet the main thread holding it.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._request)
+
+    def _request(self, *_: object) -> None:
+        self.requested = True
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs `seed learner`; returns the exit code."""
+    try:
+        preset, args = parse_preset(LearnerArgs, "learner", argv)
+        return run_learner(preset, args)
+    except SeedError as error:
+        print(f"seed learner: {error}", file=sys.stderr)
+        return 1
+
+
+def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = None) -> int:
+    """Serves and trains until the budget is spent or a signal comes; returns the exit code.
+
+    0 when complete or asked to stop, 1 when a thread failed (its traceback goes to
+    stderr).
+
+    Raises:
+      SeedError: something the user can mend, before or during the run.
+    """
+    stop = StopRequest()
+    assert args.run_dir is not None, "parse_preset sets it"
+    check_listen_addresses(args.listen + ((actors.address,) if actors else ()), insecure=args.insecure)
+    device = set_up_torch(args.config.learner)
+    checkpoint = _find_checkpoint(args)
+    args.run_dir.mkdir(parents=True, exist_ok=True)
+    dump_config(args.config, args.run_dir / "config.yaml", name=preset)
+    with _sinks(preset, args, checkpoint) as sinks:
+        learner = Learner(
+            args.config, run_dir=args.run_dir, device=device, checkpoint=checkpoint
+        )
+        try:
+            _serve(learner, args, actors, sinks, stop)
+        finally:
+            if actors is not None:
+                actors.close()
+            learner.close()
+            final = _report(learner, sinks)
+    if learner.failure is not None:
+        if isinstance(learner.failure, SeedError):
+            raise learner.failure
+        traceback.print_exception(learner.failure)
+        return 1
+    if args.json:
+        print(json.dumps(final | {"run_dir": os.fspath(args.run_dir)}))
+    return 0
+
+
+def set_up_torch(config: LearnerConfig) -> torch.device:
+    """Returns the device to use, with torch's own threads set for it.
+
+    Raises:
+      ConfigError: a device that this machine does not have.
+    """
+    name = config.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(expected("device", "one that this machine has", name)) from error
+    # One operation on half of the cores: the others infer and step environments.
+    torch.set_num_threads(config.torch_threads or max(1, (os.cpu_count() or 1) // 2))
+    return device
+
+
+def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
+    assert args.run_dir is not None
+    directory = args.run_dir / "checkpoints"
+    if not args.resume or not directory.exists() or not any(directory.iterdir()):
+        return None
+    return load_checkpoint(directory)
+
+
+@contextlib.contextmanager
+def _sinks(preset: str, args: LearnerArgs, checkpoint: Checkpoint | None) -> Iterator[list[Sink]]:
+    """Opens what reports go to, and sends the log where it does not disturb the view."""
+    assert args.run_dir is not None
+    run_dir: Path = args.run_dir
+    total = args.config.learner.total_env_steps
+    resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
+    sinks: list[Sink] = [
+        JsonlSink(run_dir / "metrics.jsonl"),
+        TensorBoardSink(run_dir, resumed_at=resumed_at),
+    ]
+    handler: logging.Handler = logging.StreamHandler()
+    if sys.stdout.isatty() and not args.json:
+        view = LiveView(f"{run_dir.name} on {args.config.env.env_id}", total)
+        handler = view.log_handler()
+        sinks.append(view)
+    else:
+        sinks.append(LogSink(total))
+    handler.setFormatter(logging.Formatter("%(asctime)s learner: %(message)s"))
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    root.addHandler(handler)
+    try:
+        yield sinks
+    finally:
+        root.removeHandler(handler)
+        for sink in sinks:
+            sink.close()
+
+
+def _serve(
+    learner: Learner,
+    args: LearnerArgs,
+    actors: LocalActors | None,
+    sinks: list[Sink],
+    stop: "StopRequest",
+) -> None:
+    """Reports and looks after the actors until the learner has finished."""
+    addresses = args.listen + ((actors.address,) if actors else ())
+    _LOG.info("run directory %s", args.run_dir)
+    _LOG.info("listening on %s", ", ".join(learner.start(addresses)))
+    if actors is not None:
+        actors.start()
+    reported_at = time.monotonic()
+    while not learner.finished.wait(_TICK_S):
+        if stop.requested:
+            _LOG.info("stopping: saving a checkpoint")
+            return
+        if actors is not None:
+            actors.check()
+        now = time.monotonic()
+        if now - reported_at >= args.config.learner.report_every_s:
+            _report(learner, sinks)
+            reported_at = now
+
+
+def _report(learner: Learner, sinks: list[Sink]) -> dict[str, float]:
+    report = learner.report()
+    for sink in sinks:
+        sink.write(int(report["env_steps"]), report)
+    return report

@@ -1,0 +1,160 @@
+"""The learner's parts, how they are joined, and the order in which they stop.
+
+Threads: the server's event loop, inference, the trainer, and the caller's, which
+reports. Parts that depend on the environment are built when the first actor tells
+its spec, on a worker thread of the server.
+"""
+
+import threading
+import time
+from pathlib import Path
+
+import torch
+
+from learner.agents.registry import make_agent
+from learner.batcher import Batcher
+from learner.checkpoint import Checkpoint
+from learner.counters import Counters
+from learner.metrics import Metrics
+from learner.server import InferenceService, ServerThread
+from learner.training import Training
+from seed import wire
+from seed.config import RunConfig
+from seed.config_file import env_settings_to_json
+from seed.errors import IncompatibleError, SpecError
+from seed.pb import inference_pb2 as pb
+from seed.serialization import structure
+from seed.specs import EnvSpec
+
+
+class Learner:
+    """Serves actors and trains, from `start` to `close`."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        run_dir: Path,
+        device: torch.device,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self.config = config
+        self.counters = Counters()
+        self.metrics = Metrics()
+        self.finished = threading.Event()
+        """Set when the budget is spent, something failed, or `stop` was asked for."""
+        self.failure: BaseException | None = None
+        self._run_dir = run_dir
+        self._device = device
+        self._checkpoint = checkpoint
+        self._batcher = Batcher(config.inference)
+        self._server: ServerThread | None = None
+        self._training: Training | None = None
+        self._started_at = time.monotonic()
+        self._earlier_wall_s = 0.0
+        # When and where the last report was made: speed is taken between reports.
+        self._reported_s = 0.0
+        self._reported_steps = 0.0
+        self._spec: EnvSpec | None = None
+        if checkpoint is not None:
+            self._spec = structure(checkpoint.state["spec"], EnvSpec)
+            self.counters.load_state_dict(checkpoint.state["counters"])
+            self._earlier_wall_s = checkpoint.state["wall_s"]
+            self._reported_s = self._earlier_wall_s
+            self._reported_steps = self.counters.env_steps
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds the run has been going, restarts included."""
+        return self._earlier_wall_s + time.monotonic() - self._started_at
+
+    def start(self, addresses: tuple[str, ...]) -> list[str]:
+        """Begins to serve; returns the addresses bound. Raises ConfigError."""
+        self._server = ServerThread(self._make_service, addresses, self.fail)
+        return self._server.start()
+
+    def stop(self) -> None:
+        """Asks the run to end; `close` then ends it."""
+        self.finished.set()
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the run because a thread raised `error`."""
+        if self.failure is None:
+            self.failure = error
+        self.finished.set()
+
+    def close(self) -> None:
+        """Stops the parts in reverse order, then saves what was learned."""
+        if self._server is not None:
+            self._server.close()
+        self._batcher.close()
+        if self._training is not None:
+            self._training.close()
+            if self.failure is None:
+                self._training.save()
+
+    def report(self) -> dict[str, float]:
+        """Returns the metrics since the last report."""
+        report = self.metrics.drain() | self.counters.report()
+        report["env_frames"] = self.counters.env_steps * self.config.env.frames_per_step
+        report["wall_s"] = self.wall_s
+        steps, seconds = report["env_steps"], report["wall_s"]
+        if seconds > self._reported_s:
+            report["env_steps_per_s"] = (steps - self._reported_steps) / (seconds - self._reported_s)
+        self._reported_steps, self._reported_s = steps, seconds
+        if self._training is not None:
+            report["queue/unrolls"] = len(self._training.queue)
+        return report
+
+    def _make_service(self) -> InferenceService:
+        return InferenceService(
+            make_task=self._make_task,
+            admit=self._admit,
+            batcher=self._batcher,
+            metrics=self.metrics,
+        )
+
+    def _make_task(self) -> pb.Task:
+        return pb.Task(
+            protocol_version=wire.PROTOCOL_VERSION,
+            env_id=self.config.env.env_id,
+            env_settings_json=env_settings_to_json(self.config.env),
+            envs_per_group=self.config.actor.envs_per_group,
+            num_groups=self.config.actor.num_groups,
+            base_seed=self.counters.next_actor_seed(self.config.rng_seed),
+        )
+
+    def _admit(self, spec: EnvSpec) -> str:
+        """Builds everything for the first actor's spec; checks later ones against it."""
+        if self._spec is not None:
+            try:
+                self._spec.check_matches(spec)
+            except SpecError as error:
+                raise IncompatibleError(f"this run's {error}") from error
+        if self._training is None:
+            self._training = self._build_training(spec)
+            self._spec = spec
+            self._training.start()
+        return self._run_dir.name
+
+    def _build_training(self, spec: EnvSpec) -> Training:
+        # The actor's fault: it is refused, and the learner waits for another.
+        agent = make_agent(spec, self.config)
+        try:
+            return Training(
+                spec=spec,
+                agent=agent,
+                config=self.config,
+                batcher=self._batcher,
+                counters=self.counters,
+                metrics=self.metrics,
+                device=self._device,
+                checkpoint_dir=self._run_dir / "checkpoints",
+                checkpoint=self._checkpoint,
+                wall_s=lambda: self.wall_s,
+                on_finished=self.finished.set,
+                on_failure=self.fail,
+            )
+        except BaseException as error:
+            self.fail(error)
+            raise

@@ -1,0 +1,306 @@
+"""The gRPC server: decode, submit to the batcher, await, encode.
+
+All of it runs on one event loop (uvloop) in the server thread. Replies arrive from
+the inference thread through `call_soon_threadsafe`.
+"""
+
+import asyncio
+import ipaddress
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import grpc
+import numpy as np
+import uvloop
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from learner.batcher import Batcher, Request
+from learner.metrics import Metrics
+from learner.slots import SlotAllocator
+from seed import wire
+from seed.errors import ConfigError, IncompatibleError, SeedError, WireError, expected, status_of
+from seed.pb import inference_pb2 as pb
+from seed.pb import inference_pb2_grpc as pb_grpc
+from seed.specs import EnvSpec
+
+# Largest message accepted before a stream's exact sizes are known and checked.
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+
+_SERVER_OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A busy port is an error, not a second listener that gets half the actors.
+    ("grpc.so_reuseport", 0),
+]
+
+
+class Session:
+    """One connected actor. Belongs to the server's event loop."""
+
+    def __init__(self, hello: wire.Hello, slots: np.ndarray) -> None:
+        self.hello = hello
+        self.slots = slots
+        self.is_open = True
+        self.outbox: asyncio.Queue[pb.ActResponse] = asyncio.Queue()
+        bounds = np.cumsum(hello.group_sizes)[:-1]
+        self._slots_of_group = np.split(slots, bounds)
+        self._started: set[int] = set()
+        self._unanswered: set[int] = set()
+
+    @property
+    def num_envs(self) -> int:
+        return len(self.slots)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of this session is in flight."""
+        return not self._unanswered
+
+    def make_request(
+        self, outputs: wire.EnvOutputs, reply: Callable[[np.ndarray], None]
+    ) -> Request:
+        """Returns the request for one step of a group.
+
+        Raises:
+          WireError: the group has an unanswered message, or starts mid-episode.
+        """
+        group = outputs.group
+        if group in self._unanswered:
+            raise WireError(expected("group", "one without an unanswered message", group))
+        is_start = group not in self._started
+        if is_start and not outputs.is_first.all():
+            raise WireError(
+                expected("step_flags", "IS_FIRST everywhere in a group's first message", "less")
+            )
+        self._started.add(group)
+        self._unanswered.add(group)
+        return Request(
+            outputs=outputs,
+            slots=self._slots_of_group[group],
+            is_session_start=is_start,
+            is_eval=self.hello.role == pb.ROLE_EVAL,
+            reply=reply,
+            submitted_at=time.monotonic(),
+        )
+
+    def deliver(self, group: int, actions: np.ndarray) -> None:
+        """Queues the answer to a group's message for sending."""
+        self._unanswered.discard(group)
+        if self.is_open:
+            self.outbox.put_nowait(wire.encode_actions(group, actions, self.hello.spec))
+
+
+class InferenceService(pb_grpc.InferenceServicer):
+    """Implements protos/inference.proto on top of a batcher."""
+
+    def __init__(
+        self,
+        *,
+        make_task: Callable[[], pb.Task],
+        admit: Callable[[EnvSpec], str],
+        batcher: Batcher,
+        metrics: Metrics,
+    ) -> None:
+        """`admit` takes an actor's spec and returns the run's name, or raises SeedError
+        if the spec is not the run's. It may take seconds: the first call builds the
+        networks. It is called on a worker thread, one call at a time."""
+        self._make_task = make_task
+        self._admit = admit
+        self._batcher = batcher
+        self._metrics = metrics
+        self._allocator = SlotAllocator()
+        self._sessions: set[Session] = set()
+        self._admission = asyncio.Lock()
+
+    async def GetTask(self, request: pb.GetTaskRequest, context: grpc.aio.ServicerContext):  # noqa: N802 (gRPC's name)
+        try:
+            _check_version(request.protocol_version)
+        except SeedError as error:
+            await context.abort(status_of(error), str(error))
+        return self._make_task()
+
+    async def Act(self, _: object, context: grpc.aio.ServicerContext) -> None:  # noqa: N802
+        try:
+            await self._serve(context)
+        except SeedError as error:
+            await context.abort(status_of(error), str(error))
+
+    async def _serve(self, context: grpc.aio.ServicerContext) -> None:
+        hello = await self._read_hello(context)
+        async with self._admission:
+            run_name = await asyncio.to_thread(self._admit, hello.spec)
+        session = self._open(hello)
+        writer = asyncio.create_task(_write_replies(session, context))
+        try:
+            welcome = pb.Welcome(run_name=run_name, envs_connected=self._num_envs)
+            session.outbox.put_nowait(pb.ActResponse(welcome=welcome))
+            while (message := await context.read()) is not grpc.aio.EOF:
+                self._submit(session, message)
+        finally:
+            writer.cancel()
+            self._close(session)
+
+    async def _read_hello(self, context: grpc.aio.ServicerContext) -> wire.Hello:
+        message = await context.read()
+        if message is grpc.aio.EOF or message.WhichOneof("payload") != "hello":
+            raise WireError(expected("payload", "hello as the first message", _payload(message)))
+        _check_version(message.hello.protocol_version)
+        return wire.decode_hello(message.hello)
+
+    def _submit(self, session: Session, message: pb.ActRequest) -> None:
+        if message.WhichOneof("payload") != "env_outputs":
+            raise WireError(expected("payload", "env_outputs after the hello", _payload(message)))
+        outputs = wire.decode_env_outputs(message.env_outputs, session.hello)
+        loop = asyncio.get_running_loop()
+        deliver = partial(self._deliver, session, outputs.group)
+        request = session.make_request(outputs, partial(loop.call_soon_threadsafe, deliver))
+        self._batcher.submit(request)
+
+    def _deliver(self, session: Session, group: int, actions: np.ndarray) -> None:
+        session.deliver(group, actions)
+        self._release_if_done(session)
+
+    def _open(self, hello: wire.Hello) -> Session:
+        session = Session(hello, self._allocator.allocate(sum(hello.group_sizes)))
+        self._sessions.add(session)
+        self._connections_changed()
+        return session
+
+    def _close(self, session: Session) -> None:
+        session.is_open = False
+        self._sessions.discard(session)
+        self._connections_changed()
+        self._release_if_done(session)
+
+    def _release_if_done(self, session: Session) -> None:
+        # Not before the last answer: until then the inference thread may still
+        # write the slots' state, which by then could be somebody else's.
+        if not session.is_open and session.is_idle:
+            self._allocator.release(session.slots)
+
+    @property
+    def _num_envs(self) -> int:
+        return sum(session.num_envs for session in self._sessions)
+
+    def _connections_changed(self) -> None:
+        self._batcher.set_connected(self._num_envs)
+        self._metrics.gauge("actors/connected", len(self._sessions))
+        self._metrics.gauge("envs/connected", self._num_envs)
+
+
+async def _write_replies(session: Session, context: grpc.aio.ServicerContext) -> None:
+    while True:
+        await context.write(await session.outbox.get())
+
+
+def _payload(message: object) -> str:
+    if isinstance(message, pb.ActRequest):
+        return message.WhichOneof("payload") or "nothing"
+    return "the end of the stream"
+
+
+def _check_version(version: int) -> None:
+    if version != wire.PROTOCOL_VERSION:
+        raise IncompatibleError(expected("protocol_version", wire.PROTOCOL_VERSION, version))
+
+
+def check_listen_addresses(addresses: Sequence[str], *, insecure: bool) -> None:
+    """Refuses addresses that would let strangers in.
+
+    Raises:
+      ConfigError: an address beyond this machine without `insecure`, or none at all.
+    """
+    if not addresses:
+        raise ConfigError(expected("listen", "one or more addresses", "none"))
+    for address in addresses:
+        if not insecure and not _is_local(address):
+            wanted = "a unix socket or loopback address, or --insecure (traffic is unencrypted)"
+            raise ConfigError(expected("listen", wanted, address))
+
+
+def _is_local(address: str) -> bool:
+    if address.startswith("unix:"):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class ServerThread:
+    """Runs the service on an event loop of its own, from `start` to `close`."""
+
+    def __init__(
+        self,
+        service_factory: Callable[[], InferenceService],
+        addresses: Sequence[str],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._service_factory = service_factory
+        self._addresses = addresses
+        self._on_failure = on_failure
+        self._bound: list[str] = []
+        self._listening = threading.Event()
+        self._startup_error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="server", daemon=True)
+
+    def start(self) -> list[str]:
+        """Returns the addresses bound (port 0 replaced by the real one).
+
+        Raises:
+          ConfigError: an address that cannot be bound.
+        """
+        self._thread.start()
+        self._listening.wait()
+        if self._startup_error is not None:
+            raise self._startup_error
+        return self._bound
+
+    def close(self) -> None:
+        """Ends every stream and waits for the thread."""
+        if self._loop is not None and self._stop is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            uvloop.run(self._serve())
+        except BaseException as error:
+            if not self._listening.is_set():
+                self._startup_error = error
+            else:
+                self._on_failure(error)
+        finally:
+            self._listening.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        pb_grpc.add_InferenceServicer_to_server(self._service_factory(), server)
+        health_service = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+        await health_service.set("", health_pb2.HealthCheckResponse.SERVING)
+        self._bound = [_bind(server, address) for address in self._addresses]
+        await server.start()
+        self._listening.set()
+        await self._stop.wait()
+        await health_service.enter_graceful_shutdown()
+        # Actors whose stream ends so retry until a learner is back.
+        await server.stop(grace=None)
+
+
+def _bind(server: grpc.aio.Server, address: str) -> str:
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise ConfigError(expected("listen", "an address that can be bound", address)) from error
+    if address.startswith("unix:"):
+        return address
+    return f"{address.rpartition(':')[0]}:{port}"

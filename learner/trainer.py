@@ -1,0 +1,117 @@
+"""Batch -> loss -> update -> new version of the weights. Runs on the trainer thread.
+
+`Trainer.train_step` is the whole of learning; `run_training` feeds it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from learner.agents.base import Agent
+from learner.algos.optimizers import learning_rate_at, make_optimizer
+from learner.counters import Counters
+from learner.metrics import Metrics, ThreadClock
+from learner.records import Unrolls, transitions
+from learner.unroll_queue import QueueClosed, UnrollQueue
+from learner.weights import PublishedWeights
+from learner.zero_lag_check import ZeroLagCheck
+from seed.config import OptimizerConfig
+
+# Learner steps between two golden checks. Each costs one forward pass of a batch.
+ZERO_LAG_CHECK_EVERY = 100
+
+
+class Trainer:
+    """Owns the trained network and its optimiser."""
+
+    def __init__(
+        self, agent: Agent, network: nn.Module, config: OptimizerConfig, metrics: Metrics
+    ) -> None:
+        self.agent = agent
+        self.network = network.train()
+        self._config = config
+        self._metrics = metrics
+        self._parameters = list(network.parameters())
+        self._optimizer = make_optimizer(self._parameters, config)
+
+    def train_step(self, unrolls: Unrolls, *, learner_step: int, progress: float) -> None:
+        """Updates the weights from one batch.
+
+        Args:
+          unrolls: [T + 1, B].
+          learner_step: updates made before this one, which is also the version of the
+            weights being updated.
+          progress: how much of the run is done, in [0, 1]; sets the learning rate.
+        """
+        learning_rate = learning_rate_at(self._config, progress)
+        for group in self._optimizer.param_groups:
+            group["lr"] = learning_rate
+        output = self.agent.loss(self.network, unrolls)
+        self._optimizer.zero_grad(set_to_none=True)
+        output.loss.backward()
+        max_norm = self._config.max_grad_norm or float("inf")
+        grad_norm = nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
+        self._optimizer.step()
+        self._report(output.metrics | {"optimizer/grad_norm_mean": grad_norm})
+        self._report_lag(unrolls, learner_step)
+        self._metrics.gauge("optimizer/learning_rate", learning_rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps besides the weights."""
+        return {"optimizer": self._optimizer.state_dict()}
+
+    def load(self, weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        """Goes on from a checkpoint. Raises RuntimeError if its network is another."""
+        self.network.load_state_dict(weights)
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def _report(self, values: dict[str, torch.Tensor]) -> None:
+        # One transfer for all scalars, not one each.
+        scalars = torch.stack([value.detach() for value in values.values()]).tolist()
+        for name, scalar in zip(values, scalars, strict=True):
+            self._metrics.mean(name, scalar)
+
+    def _report_lag(self, unrolls: Unrolls, learner_step: int) -> None:
+        mask = transitions(unrolls.rows, discount_factor=1.0).mask
+        lags = (learner_step - unrolls.policy_versions[:-1]) * mask
+        num_valid, total, largest = torch.stack([mask.sum(), lags.sum(), lags.max()]).tolist()
+        if num_valid:
+            self._metrics.mean("policy/lag_mean", total / num_valid, num_valid)
+            self._metrics.max("policy/lag_max", largest)
+
+
+def run_training(
+    *,
+    trainer: Trainer,
+    queue: UnrollQueue,
+    weights: PublishedWeights,
+    check: ZeroLagCheck,
+    counters: Counters,
+    total_env_steps: int,
+    save_if_due: Callable[[], None],
+    metrics: Metrics,
+    clock: ThreadClock,
+) -> None:
+    """Trains until the budget is spent or the queue closes."""
+    check.published(trainer.network, counters.learner_steps)
+    while counters.env_steps < total_env_steps:
+        clock.switch("wait")
+        try:
+            unrolls = queue.get(trainer.agent.batch_size)
+        except QueueClosed:
+            return
+        clock.switch("update")
+        deviation = check.compare(unrolls)
+        if deviation is not None:
+            metrics.max("policy/max_abs_log_rho_at_zero_lag", deviation)
+        progress = min(counters.env_steps / total_env_steps, 1.0)
+        trainer.train_step(unrolls, learner_step=counters.learner_steps, progress=progress)
+        version = counters.add_learner_step()
+        clock.switch("publish")
+        weights.publish(trainer.network, version)
+        check.published(trainer.network, version)
+        clock.switch("save")
+        save_if_due()
+    clock.switch("wait")

@@ -1,0 +1,159 @@
+"""The parts behind the server, built once the environment's spec is known.
+
+Joins batcher -> inference -> unroll queue -> trainer -> weights -> inference, runs
+the two threads among them, and saves and restores what they hold.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from learner.agents.base import Agent
+from learner.batcher import Batcher
+from learner.checkpoint import Checkpoint, save_checkpoint
+from learner.counters import Counters
+from learner.inference import InferenceEngine, run_inference
+from learner.metrics import Metrics
+from learner.threads import start_thread
+from learner.trainer import ZERO_LAG_CHECK_EVERY, Trainer, run_training
+from learner.unroll_queue import UnrollQueue
+from learner.weights import PublishedWeights
+from learner.zero_lag_check import ZeroLagCheck
+from seed.config import RunConfig
+from seed.errors import CheckpointError, expected
+from seed.serialization import unstructure
+from seed.specs import EnvSpec
+
+_LOG = logging.getLogger(__name__)
+
+
+class Training:
+    """Inference and trainer threads, from `start` to `close`."""
+
+    def __init__(
+        self,
+        *,
+        spec: EnvSpec,
+        agent: Agent,
+        config: RunConfig,
+        batcher: Batcher,
+        counters: Counters,
+        metrics: Metrics,
+        device: torch.device,
+        checkpoint_dir: Path,
+        checkpoint: Checkpoint | None,
+        wall_s: Callable[[], float],
+        on_finished: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """`on_finished` is called when the env step budget is spent.
+
+        Raises:
+          CheckpointError: `checkpoint` holds another network.
+        """
+        self.spec = spec
+        self.queue = UnrollQueue(config.learner.queue_batches * agent.batch_size)
+        self._agent = agent
+        self._config = config
+        self._batcher = batcher
+        self._counters = counters
+        self._metrics = metrics
+        self._checkpoint_dir = checkpoint_dir
+        self._wall_s = wall_s
+        self._on_finished = on_finished
+        self._on_failure = on_failure
+        self._save_due_at = time.monotonic() + config.learner.checkpoint_every_s
+        self._generator = torch.Generator(device).manual_seed(config.rng_seed)
+
+        torch.manual_seed(config.rng_seed)
+        network = agent.build_network().to(device)
+        self._trainer = Trainer(agent, network, config.optimizer, metrics)
+        if checkpoint is not None:
+            self._restore(checkpoint)
+        copies = [agent.build_network().to(device) for _ in range(3)]
+        self._weights = PublishedWeights(copies[0], copies[1])
+        self._weights.publish(network, counters.learner_steps)
+        self._check = ZeroLagCheck(agent, copies[2], ZERO_LAG_CHECK_EVERY)
+        self._engine = InferenceEngine(
+            spec=spec,
+            agent=agent,
+            weights=self._weights,
+            emit=self.queue.put,
+            counters=counters,
+            metrics=metrics,
+            device=device,
+            generator=self._generator,
+        )
+
+    def start(self) -> None:
+        """Starts both threads."""
+        self._threads = [
+            start_thread("inference", self._run_inference, self._on_failure),
+            start_thread("trainer", self._run_trainer, self._on_failure),
+        ]
+
+    def close(self) -> None:
+        """Waits for both threads; the batcher must be closed already."""
+        self.queue.close()
+        for thread in self._threads:
+            thread.join()
+
+    def save(self) -> None:
+        """Writes a checkpoint. Raises CheckpointError."""
+        state = self._trainer.state_dict() | {
+            "counters": self._counters.state_dict(),
+            "env_steps": self._counters.env_steps,
+            "wall_s": self._wall_s(),
+            "spec": unstructure(self.spec),
+            "rng": {
+                "torch": torch.get_rng_state(),
+                "inference": self._generator.get_state(),
+            },
+        }
+        save_checkpoint(
+            self._checkpoint_dir,
+            self._counters.learner_steps,
+            self._trainer.network.state_dict(),
+            state,
+            keep=self._config.learner.keep_checkpoints,
+        )
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        try:
+            self._trainer.load(checkpoint.weights, checkpoint.state)
+        except (RuntimeError, ValueError) as error:
+            raise CheckpointError(
+                expected(str(checkpoint.path), "the network that these flags describe", error)
+            ) from error
+        torch.set_rng_state(checkpoint.state["rng"]["torch"])
+        self._generator.set_state(checkpoint.state["rng"]["inference"])
+
+    def _save_if_due(self) -> None:
+        if time.monotonic() < self._save_due_at:
+            return
+        try:
+            self.save()
+        except CheckpointError:
+            # A full disk may be emptied; the run is worth more than this checkpoint.
+            _LOG.exception("no checkpoint this time")
+        self._save_due_at = time.monotonic() + self._config.learner.checkpoint_every_s
+
+    def _run_inference(self) -> None:
+        run_inference(self._batcher, self._engine, self._metrics.clock("inference"))
+
+    def _run_trainer(self) -> None:
+        run_training(
+            trainer=self._trainer,
+            queue=self.queue,
+            weights=self._weights,
+            check=self._check,
+            counters=self._counters,
+            total_env_steps=self._config.learner.total_env_steps,
+            save_if_due=self._save_if_due,
+            metrics=self._metrics,
+            clock=self._metrics.clock("trainer"),
+        )
+        self._on_finished()

@@ -1,0 +1,54 @@
+"""The golden check, in every run: what acted can be recomputed.
+
+With the weights that acted, a forward over a stored unroll must give back what was
+recorded at acting time, to float tolerance. Any shift between actions and outputs,
+any state or frame stack that leaks or is lost, any mix of weights shows here.
+Called by the trainer thread.
+"""
+
+import torch
+from torch import nn
+
+from learner.agents.base import Agent
+from learner.records import Unrolls
+
+
+class ZeroLagCheck:
+    """Keeps the weights of one version until rows that they chose come by.
+
+    Trained batches usually lag behind the newest weights, so the newest would
+    hardly ever do.
+    """
+
+    def __init__(self, agent: Agent, network: nn.Module, every_steps: int) -> None:
+        """`network` is the check's own; a new version is kept every `every_steps`."""
+        self._agent = agent
+        self._network = network.eval()
+        self._every_steps = every_steps
+        self._version: int | None = None
+        self._next_version = 0
+
+    @torch.no_grad()
+    def published(self, network: nn.Module, version: int) -> None:
+        """Offers the weights just published; one in `every_steps` is kept."""
+        if self._version is None and version >= self._next_version:
+            self._network.load_state_dict(network.state_dict())
+            self._version = version
+            self._next_version = version + self._every_steps
+
+    def compare(self, unrolls: Unrolls) -> float | None:
+        """Returns the largest |log ratio| over the rows that the kept weights chose.
+
+        None where there are none. Only rows from the start of an unroll count: later
+        ones depend on recurrent state that other weights may have made.
+        """
+        if self._version is None:
+            return None
+        chosen = (unrolls.policy_versions == self._version).cumprod(dim=0).bool()
+        if not chosen.any():
+            if unrolls.policy_versions.min() > self._version:
+                self._version = None
+            return None
+        ratios = self._agent.log_ratios(self._network, unrolls)
+        self._version = None
+        return ratios[chosen].abs().max().item()
