@@ -1,0 +1,52 @@
+"""Config -> optimiser, and the learning rate over a run.
+
+Called by the trainer thread, which writes the learning rate into the optimiser's
+parameter groups before each step. Gradient clipping is left to it too.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from learner.algos.rmsprop import RMSpropTF
+from seed.config import OptimizerConfig
+
+
+def make_optimizer(parameters: Iterable[Tensor], config: OptimizerConfig) -> torch.optim.Optimizer:
+    """Returns the optimiser that `config` names, at its starting learning rate."""
+    parameters = list(parameters)
+    if config.optimizer == "adam":
+        return torch.optim.Adam(
+            parameters,
+            lr=config.learning_rate,
+            betas=(config.momentum, config.optimizer_decay),
+            eps=config.epsilon,
+            foreach=True,
+        )
+    if config.optimizer == "rmsprop_tf":
+        return RMSpropTF(
+            parameters,
+            lr=config.learning_rate,
+            alpha=config.optimizer_decay,
+            eps=config.epsilon,
+            momentum=config.momentum,
+        )
+    return torch.optim.RMSprop(
+        parameters,
+        lr=config.learning_rate,
+        alpha=config.optimizer_decay,
+        eps=config.epsilon,
+        momentum=config.momentum,
+        foreach=True,
+    )
+
+
+def learning_rate_at(config: OptimizerConfig, progress: float) -> float:
+    """Returns the learning rate once `progress` in [0, 1] of the run is done.
+
+    The last batch may overshoot the budget: progress above 1 counts as 1.
+    """
+    if config.learning_rate_schedule == "constant":
+        return config.learning_rate
+    return config.learning_rate * (1.0 - min(progress, 1.0))
