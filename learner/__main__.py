@@ -1,8 +1,8 @@
-"""`python -m learner PRESET [flags]`: the learner process."""
+"""`python -m learner PRESET [flags]`: the learner process, as `seed learner`."""
 
 import sys
 
-from learner.main import main
+from seed.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["learner", *sys.argv[1:]]))

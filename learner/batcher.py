@@ -55,6 +55,11 @@ class Batcher:
         self._closed = False
         self._changed = threading.Condition()
 
+    @property
+    def full_size(self) -> int:
+        """Environments in the largest batch that can form now."""
+        return min(self._config.max_inference_batch, max(self._connected_envs, 1))
+
     def set_connected(self, num_envs: int) -> None:
         """Tells how many environments may report."""
         with self._changed:
@@ -89,9 +94,7 @@ class Batcher:
         if not self._pending:
             return math.inf
         config = self._config
-        enough = min(
-            config.max_inference_batch, math.ceil(config.min_fill * self._connected_envs)
-        )
+        enough = min(config.max_inference_batch, math.ceil(config.min_fill * self._connected_envs))
         if self._pending_envs >= enough:
             return 0.0
         waited_s = self._now() - self._pending[0].submitted_at

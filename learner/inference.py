@@ -7,6 +7,7 @@ open unrolls and the network it acts with. `run_inference` is that thread's loop
 import math
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from learner.agents.base import ActOutput, Agent
 from learner.batcher import Batcher, BatcherClosed, Request
-from learner.counters import Counters
 from learner.metrics import Metrics, ThreadClock
 from learner.records import Rows, State, Unrolls, map_tensors
 from learner.slots import SlotStates
@@ -22,16 +22,33 @@ from learner.unroll_queue import QueueClosed
 from learner.unrolls import UnrollStore
 from learner.weights import PublishedWeights
 from seed.specs import EnvSpec
+from seed.wire import Episode
 
 
-def run_inference(batcher: Batcher, engine: "InferenceEngine", clock: ThreadClock) -> None:
+def run_inference(batcher: Batcher, engine: "InferenceEngine", metrics: Metrics) -> None:
     """Acts on batch after batch until the batcher or the unroll queue closes."""
+    clock = metrics.clock("inference")
     try:
         while True:
             clock.switch("wait")
-            engine.process(batcher.next_batch(), clock)
+            batch = batcher.next_batch()
+            fill_ratio = min(sum(request.num_envs for request in batch) / batcher.full_size, 1.0)
+            metrics.mean("inference/fill_ratio", fill_ratio)
+            engine.process(batch, clock)
     except (BatcherClosed, QueueClosed):
         return
+
+
+class StepCounter(Protocol):
+    """Takes note of what the environments did; called by the inference thread."""
+
+    def add_env_steps(self, count: int) -> None:
+        """Counts actions applied by training actors."""
+        ...
+
+    def add_episode(self, episode: Episode, *, is_eval: bool) -> None:
+        """Counts a full game."""
+        ...
 
 
 class InferenceEngine:
@@ -44,7 +61,7 @@ class InferenceEngine:
         agent: Agent,
         weights: PublishedWeights,
         emit: Callable[[Unrolls], None],
-        counters: Counters,
+        counters: StepCounter,
         metrics: Metrics,
         device: torch.device,
         generator: torch.Generator,

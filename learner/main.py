@@ -8,74 +8,26 @@ import contextlib
 import json
 import logging
 import os
-import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
-
-import torch
 
 from learner.checkpoint import Checkpoint, load_checkpoint
 from learner.live_view import LiveView
 from learner.runtime import Learner
 from learner.server import check_listen_addresses
+from learner.setup import LocalActors, StopRequest, set_up_torch
 from learner.sinks import JsonlSink, LogSink, Sink, TensorBoardSink
-from seed.args import LearnerArgs, parse_preset
-from seed.config import LearnerConfig
+from seed.args import LearnerArgs
 from seed.config_file import dump_config
-from seed.errors import ConfigError, SeedError, expected
+from seed.errors import SeedError
 
 _LOG = logging.getLogger(__name__)
 
 # How often the main thread looks after local actors between two reports.
 _TICK_S = 0.5
-
-
-class LocalActors(Protocol):
-    """Actor processes that live and die with the learner."""
-
-    address: str
-    """Where they expect it."""
-
-    def start(self) -> None:
-        """Starts the processes; the learner listens already."""
-        ...
-
-    def check(self) -> None:
-        """Raises SeedError if one of them cannot go on."""
-        ...
-
-    def close(self) -> None:
-        """Ends the processes."""
-        ...
-
-
-class StopRequest:
-    """Whether SIGTERM or Ctrl-C has come.
-
-    A plain attribute: a handler that took a lock could meet the main thread holding it.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._request)
-
-    def _request(self, *_: object) -> None:
-        self.requested = True
-
-
-def main(argv: Sequence[str]) -> int:
-    """Runs `seed learner`; returns the exit code."""
-    try:
-        preset, args = parse_preset(LearnerArgs, "learner", argv)
-        return run_learner(preset, args)
-    except SeedError as error:
-        print(f"seed learner: {error}", file=sys.stderr)
-        return 1
 
 
 def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = None) -> int:
@@ -89,15 +41,17 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     """
     stop = StopRequest()
     assert args.run_dir is not None, "parse_preset sets it"
-    check_listen_addresses(args.listen + ((actors.address,) if actors else ()), insecure=args.insecure)
-    device = set_up_torch(args.config.learner)
+    check_listen_addresses(
+        args.listen + ((actors.address,) if actors else ()), insecure=args.insecure
+    )
+    device = set_up_torch(
+        args.config.learner.device, torch_threads=args.config.learner.torch_threads
+    )
     checkpoint = _find_checkpoint(args)
     args.run_dir.mkdir(parents=True, exist_ok=True)
     dump_config(args.config, args.run_dir / "config.yaml", name=preset)
     with _sinks(preset, args, checkpoint) as sinks:
-        learner = Learner(
-            args.config, run_dir=args.run_dir, device=device, checkpoint=checkpoint
-        )
+        learner = Learner(args.config, run_dir=args.run_dir, device=device, checkpoint=checkpoint)
         try:
             _serve(learner, args, actors, sinks, stop)
         finally:
@@ -113,25 +67,6 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     if args.json:
         print(json.dumps(final | {"run_dir": os.fspath(args.run_dir)}))
     return 0
-
-
-def set_up_torch(config: LearnerConfig) -> torch.device:
-    """Returns the device to use, with torch's own threads set for it.
-
-    Raises:
-      ConfigError: a device that this machine does not have.
-    """
-    name = config.device
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(expected("device", "one that this machine has", name)) from error
-    # One operation on half of the cores: the others infer and step environments.
-    torch.set_num_threads(config.torch_threads or max(1, (os.cpu_count() or 1) // 2))
-    return device
 
 
 def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
@@ -177,11 +112,14 @@ def _serve(
     args: LearnerArgs,
     actors: LocalActors | None,
     sinks: list[Sink],
-    stop: "StopRequest",
+    stop: StopRequest,
 ) -> None:
     """Reports and looks after the actors until the learner has finished."""
     addresses = args.listen + ((actors.address,) if actors else ())
     _LOG.info("run directory %s", args.run_dir)
+    if learner.counters.env_steps:
+        steps = learner.counters.env_steps
+        _LOG.info("resuming %s at %s env steps", args.run_dir, f"{steps:,}")
     _LOG.info("listening on %s", ", ".join(learner.start(addresses)))
     if actors is not None:
         actors.start()

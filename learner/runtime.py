@@ -16,12 +16,11 @@ from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
 from learner.counters import Counters
 from learner.metrics import Metrics
-from learner.server import InferenceService, ServerThread
+from learner.server import InferenceService, ServerThread, check_same_environment
 from learner.training import Training
 from seed import wire
 from seed.config import RunConfig
 from seed.config_file import env_settings_to_json
-from seed.errors import IncompatibleError, SpecError
 from seed.pb import inference_pb2 as pb
 from seed.serialization import structure
 from seed.specs import EnvSpec
@@ -47,6 +46,7 @@ class Learner:
         self._run_dir = run_dir
         self._device = device
         self._checkpoint = checkpoint
+        self._admission = threading.Lock()
         self._batcher = Batcher(config.inference)
         self._server: ServerThread | None = None
         self._training: Training | None = None
@@ -100,7 +100,9 @@ class Learner:
         report["wall_s"] = self.wall_s
         steps, seconds = report["env_steps"], report["wall_s"]
         if seconds > self._reported_s:
-            report["env_steps_per_s"] = (steps - self._reported_steps) / (seconds - self._reported_s)
+            report["env_steps_per_s"] = (steps - self._reported_steps) / (
+                seconds - self._reported_s
+            )
         self._reported_steps, self._reported_s = steps, seconds
         if self._training is not None:
             report["queue/unrolls"] = len(self._training.queue)
@@ -126,15 +128,14 @@ class Learner:
 
     def _admit(self, spec: EnvSpec) -> str:
         """Builds everything for the first actor's spec; checks later ones against it."""
-        if self._spec is not None:
-            try:
-                self._spec.check_matches(spec)
-            except SpecError as error:
-                raise IncompatibleError(f"this run's {error}") from error
-        if self._training is None:
-            self._training = self._build_training(spec)
-            self._spec = spec
-            self._training.start()
+        # Held on the worker thread: the stream that waits for it may be gone by the end.
+        with self._admission:
+            if self._spec is not None:
+                check_same_environment(self._spec, spec)
+            if self._training is None:
+                self._training = self._build_training(spec)
+                self._spec = spec
+                self._training.start()
         return self._run_dir.name
 
     def _build_training(self, spec: EnvSpec) -> Training:

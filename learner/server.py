@@ -5,7 +5,9 @@ the inference thread through `call_soon_threadsafe`.
 """
 
 import asyncio
+import contextlib
 import ipaddress
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,19 +16,30 @@ from functools import partial
 import grpc
 import numpy as np
 import uvloop
+from grpc.aio import EOF  # pyright: ignore[reportAttributeAccessIssue] (missing in the stubs)
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from learner.batcher import Batcher, Request
 from learner.metrics import Metrics
 from learner.slots import SlotAllocator
 from seed import wire
-from seed.errors import ConfigError, IncompatibleError, SeedError, WireError, expected, status_of
+from seed.errors import (
+    ConfigError,
+    IncompatibleError,
+    SeedError,
+    SpecError,
+    WireError,
+    expected,
+    status_of,
+)
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
 from seed.specs import EnvSpec
 
 # Largest message accepted before a stream's exact sizes are known and checked.
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+
+MAX_PORT = 65_535
 
 _SERVER_OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -105,23 +118,27 @@ class InferenceService(pb_grpc.InferenceServicer):
     ) -> None:
         """`admit` takes an actor's spec and returns the run's name, or raises SeedError
         if the spec is not the run's. It may take seconds: the first call builds the
-        networks. It is called on a worker thread, one call at a time."""
+        networks. It is called on worker threads."""
         self._make_task = make_task
         self._admit = admit
         self._batcher = batcher
         self._metrics = metrics
         self._allocator = SlotAllocator()
         self._sessions: set[Session] = set()
-        self._admission = asyncio.Lock()
 
-    async def GetTask(self, request: pb.GetTaskRequest, context: grpc.aio.ServicerContext):  # noqa: N802 (gRPC's name)
+    async def GetTask(
+        self, request: pb.GetTaskRequest, context: grpc.aio.ServicerContext
+    ) -> pb.Task:
+        """Tells an actor what to run."""
         try:
             _check_version(request.protocol_version)
         except SeedError as error:
             await context.abort(status_of(error), str(error))
         return self._make_task()
 
-    async def Act(self, _: object, context: grpc.aio.ServicerContext) -> None:  # noqa: N802
+    async def Act(self, request_iterator: object, context: grpc.aio.ServicerContext) -> None:
+        """Serves one actor until either side ends the stream."""
+        del request_iterator  # `context.read` serves better: it can be mixed with writes
         try:
             await self._serve(context)
         except SeedError as error:
@@ -129,14 +146,13 @@ class InferenceService(pb_grpc.InferenceServicer):
 
     async def _serve(self, context: grpc.aio.ServicerContext) -> None:
         hello = await self._read_hello(context)
-        async with self._admission:
-            run_name = await asyncio.to_thread(self._admit, hello.spec)
+        run_name = await asyncio.to_thread(self._admit, hello.spec)
         session = self._open(hello)
         writer = asyncio.create_task(_write_replies(session, context))
         try:
             welcome = pb.Welcome(run_name=run_name, envs_connected=self._num_envs)
             session.outbox.put_nowait(pb.ActResponse(welcome=welcome))
-            while (message := await context.read()) is not grpc.aio.EOF:
+            while (message := await context.read()) is not EOF:
                 self._submit(session, message)
         finally:
             writer.cancel()
@@ -144,7 +160,7 @@ class InferenceService(pb_grpc.InferenceServicer):
 
     async def _read_hello(self, context: grpc.aio.ServicerContext) -> wire.Hello:
         message = await context.read()
-        if message is grpc.aio.EOF or message.WhichOneof("payload") != "hello":
+        if message is EOF or message.WhichOneof("payload") != "hello":
             raise WireError(expected("payload", "hello as the first message", _payload(message)))
         _check_version(message.hello.protocol_version)
         return wire.decode_hello(message.hello)
@@ -153,10 +169,9 @@ class InferenceService(pb_grpc.InferenceServicer):
         if message.WhichOneof("payload") != "env_outputs":
             raise WireError(expected("payload", "env_outputs after the hello", _payload(message)))
         outputs = wire.decode_env_outputs(message.env_outputs, session.hello)
-        loop = asyncio.get_running_loop()
         deliver = partial(self._deliver, session, outputs.group)
-        request = session.make_request(outputs, partial(loop.call_soon_threadsafe, deliver))
-        self._batcher.submit(request)
+        reply = partial(_call_on_loop, asyncio.get_running_loop(), deliver)
+        self._batcher.submit(session.make_request(outputs, reply))
 
     def _deliver(self, session: Session, group: int, actions: np.ndarray) -> None:
         session.deliver(group, actions)
@@ -190,6 +205,14 @@ class InferenceService(pb_grpc.InferenceServicer):
         self._metrics.gauge("envs/connected", self._num_envs)
 
 
+def _call_on_loop(
+    loop: asyncio.AbstractEventLoop, deliver: Callable[[np.ndarray], None], actions: np.ndarray
+) -> None:
+    # A closed loop: the server has stopped, and nobody waits for this answer.
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(deliver, actions)
+
+
 async def _write_replies(session: Session, context: grpc.aio.ServicerContext) -> None:
     while True:
         await context.write(await session.outbox.get())
@@ -206,18 +229,37 @@ def _check_version(version: int) -> None:
         raise IncompatibleError(expected("protocol_version", wire.PROTOCOL_VERSION, version))
 
 
+def check_same_environment(ours: EnvSpec, theirs: EnvSpec) -> None:
+    """Raises IncompatibleError naming the first field in which an actor's spec differs."""
+    try:
+        ours.check_matches(theirs)
+    except SpecError as error:
+        raise IncompatibleError(f"this run's {error}") from error
+
+
 def check_listen_addresses(addresses: Sequence[str], *, insecure: bool) -> None:
     """Refuses addresses that would let strangers in.
 
     Raises:
-      ConfigError: an address beyond this machine without `insecure`, or none at all.
+      ConfigError: an address beyond this machine without `insecure`, a malformed one,
+        or none at all.
     """
     if not addresses:
         raise ConfigError(expected("listen", "one or more addresses", "none"))
     for address in addresses:
+        _check_address(address)
         if not insecure and not _is_local(address):
             wanted = "a unix socket or loopback address, or --insecure (traffic is unencrypted)"
             raise ConfigError(expected("listen", wanted, address))
+
+
+def _check_address(address: str) -> None:
+    # gRPC makes something of everything: "localhost" would be port 443.
+    if address.startswith("unix:") and len(address) > len("unix:"):
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > MAX_PORT:
+        raise ConfigError(expected("listen", "host:port (0 .. 65535) or unix:PATH", address))
 
 
 def _is_local(address: str) -> bool:
@@ -284,7 +326,7 @@ class ServerThread:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(options=_SERVER_OPTIONS)
         pb_grpc.add_InferenceServicer_to_server(self._service_factory(), server)
-        health_service = health.aio.HealthServicer()
+        health_service = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
         await health_service.set("", health_pb2.HealthCheckResponse.SERVING)
         self._bound = [_bind(server, address) for address in self._addresses]
@@ -297,6 +339,9 @@ class ServerThread:
 
 
 def _bind(server: grpc.aio.Server, address: str) -> str:
+    if address.startswith("unix:") and _somebody_listens(address.removeprefix("unix:")):
+        # gRPC would take the socket's path away from its owner.
+        raise ConfigError(expected("listen", "a socket that no server listens on", address))
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
@@ -304,3 +349,12 @@ def _bind(server: grpc.aio.Server, address: str) -> str:
     if address.startswith("unix:"):
         return address
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _somebody_listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True

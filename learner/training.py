@@ -113,13 +113,14 @@ class Training:
                 "inference": self._generator.get_state(),
             },
         }
-        save_checkpoint(
+        path = save_checkpoint(
             self._checkpoint_dir,
             self._counters.learner_steps,
             self._trainer.network.state_dict(),
             state,
             keep=self._config.learner.keep_checkpoints,
         )
+        _LOG.info("saved %s", path)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         try:
@@ -142,7 +143,7 @@ class Training:
         self._save_due_at = time.monotonic() + self._config.learner.checkpoint_every_s
 
     def _run_inference(self) -> None:
-        run_inference(self._batcher, self._engine, self._metrics.clock("inference"))
+        run_inference(self._batcher, self._engine, self._metrics)
 
     def _run_trainer(self) -> None:
         run_training(

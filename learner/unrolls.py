@@ -116,15 +116,16 @@ class UnrollStore:
             return {k: x.new_zeros((capacity, *x.shape[1:])) for k, x in like.initial_state.items()}
 
         next_initial = states()
-        self._records = records._replace(initial_state=states())
+        records = records._replace(initial_state=states())
+        self._records = records
         if held is not None:
             size = self._capacity
             map_tensors(
                 lambda new, old: new[:, :size].copy_(old),
-                records,
+                records._replace(initial_state={}),
                 held._replace(initial_state={}),
             )
-            for new, old in ((self._records.initial_state, held.initial_state),
+            for new, old in ((records.initial_state, held.initial_state),
                              (next_initial, self._next_initial_state)):  # fmt: skip
                 map_tensors(lambda x, y: x[:size].copy_(y), new, old)
         self._next_initial_state = next_initial
@@ -137,5 +138,3 @@ def _first_row(records: Unrolls) -> Unrolls:
     return map_tensors(lambda x: x[:1], records._replace(initial_state={}))._replace(
         initial_state=records.initial_state
     )
-
-

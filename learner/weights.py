@@ -29,7 +29,8 @@ class PublishedWeights:
         with self._lock:
             targets = [*self._idle.parameters(), *self._idle.buffers()]
             sources = [*network.parameters(), *network.buffers()]
-            torch._foreach_copy_(targets, sources)
+            for target, source in zip(targets, sources, strict=True):
+                target.copy_(source, non_blocking=True)
             self._idle_version = version
             if targets[0].is_cuda:
                 self._copied = torch.cuda.Event()

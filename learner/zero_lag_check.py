@@ -49,6 +49,17 @@ class ZeroLagCheck:
             if unrolls.policy_versions.min() > self._version:
                 self._version = None
             return None
+        assert _actions_follow(unrolls), "actions are shifted against their rows"
         ratios = self._agent.log_ratios(self._network, unrolls)
         self._version = None
         return ratios[chosen].abs().max().item()
+
+
+def _actions_follow(unrolls: Unrolls) -> bool:
+    """Tells whether each row's action is the one that led to the next row.
+
+    Log ratios cannot tell: they take the same action on both sides.
+    """
+    rows = unrolls.rows
+    same = rows.previous_actions[1:] == unrolls.actions[:-1]
+    return bool((same | rows.is_first[1:]).all())

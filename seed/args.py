@@ -53,6 +53,43 @@ class TrainArgs(LearnerArgs):
         require(self.num_actors >= 0, "num_actors", "0 or more", self.num_actors)
 
 
+# Environments that `seed eval` steps side by side unless told otherwise.
+DEFAULT_EVAL_ENVS = 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalArgs:
+    """Greedy full games from a checkpoint."""
+
+    run: tyro.conf.Positional[Path]
+    """A run directory, of which the newest checkpoint is taken, or one checkpoint."""
+    episodes: int = 20
+    """Full games to play."""
+    num_envs: int = 0
+    """Environments stepped side by side; 0: 8, or as many as there are games."""
+    device: str = "auto"
+    """"auto" (CUDA where there is one), "cpu", "cuda", ..."""
+    rng_seed: int = 0
+    """Seed of the environments."""
+    video: Path | None = None
+    """Write the first game to this mp4 file; steps one environment only."""
+    json: bool = False
+    """Print one JSON object on stdout, and nothing else there."""
+
+    def __post_init__(self) -> None:
+        require(self.episodes >= 1, "episodes", "at least 1", self.episodes)
+        require(self.num_envs >= 0, "num_envs", "0 or more", self.num_envs)
+        if self.video is not None:
+            require(self.num_envs in (0, 1), "num_envs", "1 with --video", self.num_envs)
+
+    @property
+    def num_envs_used(self) -> int:
+        """Environments stepped side by side."""
+        if self.video is not None:
+            return 1
+        return min(self.num_envs or DEFAULT_EVAL_ENVS, self.episodes)
+
+
 Args = TypeVar("Args", bound=LearnerArgs)
 
 
@@ -60,10 +97,10 @@ def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[st
     """Returns (preset, arguments) of `seed <command> PRESET [flags]`.
 
     The run directory in the arguments is always set. Exits as argparse does on
-    --help and on flags that do not exist.
+    --help, on flags that do not exist and on values that cannot work.
 
     Raises:
-      ConfigError: a value that cannot work.
+      ConfigError: no such preset, or a run directory that does not fit.
     """
     if not argv or argv[0] in ("-h", "--help"):
         print(_preset_help(command))
@@ -90,6 +127,11 @@ def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[st
     return preset, dataclasses.replace(args, run_dir=run_dir)
 
 
+def parse_eval(argv: Sequence[str]) -> EvalArgs:
+    """Returns the arguments of `seed eval RUN [flags]`; exits as `parse_preset` does."""
+    return tyro.cli(EvalArgs, prog="seed eval", args=list(argv))
+
+
 def _preset_help(command: str) -> str:
     lines = [f"usage: seed {command} PRESET [flags]", "", "presets:"]
     lines += [f"  {name:18} {preset.help}" for name, preset in PRESETS.items()]
@@ -99,9 +141,9 @@ def _preset_help(command: str) -> str:
 
 def _resolve_run_dir(preset: str, run_dir: Path | None, *, resume: bool) -> Path:
     if run_dir is None and resume:
-        earlier = [path.parent for path in RUNS.glob(f"{preset}-*/checkpoints")]
+        earlier = [path.parent for path in RUNS.glob(f"{preset}-[0-9]*/checkpoints")]
         if not earlier:
-            raise ConfigError(expected("resume", f"an earlier run in {RUNS}/{preset}-*", "none"))
+            raise ConfigError(expected("resume", f"an earlier run {RUNS}/{preset}-<time>", "none"))
         return max(earlier, key=lambda path: path.stat().st_mtime)
     if run_dir is None:
         return RUNS / f"{preset}-{time.strftime('%Y%m%d-%H%M%S')}"

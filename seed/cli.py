@@ -49,10 +49,13 @@ def _train(argv: Sequence[str]) -> int:
 
 
 def _learner(argv: Sequence[str]) -> int:
-    _require_extra("learner", "torch")
-    from learner.main import main as learner_main
+    from seed.args import LearnerArgs, parse_preset
 
-    return learner_main(argv)
+    preset, args = parse_preset(LearnerArgs, "learner", argv)
+    _require_extra("learner", "torch")
+    from learner.main import run_learner
+
+    return run_learner(preset, args)
 
 
 def _actor(argv: Sequence[str]) -> int:
@@ -62,10 +65,35 @@ def _actor(argv: Sequence[str]) -> int:
     return actor_main(argv)
 
 
+def _eval(argv: Sequence[str]) -> int:
+    from seed.args import parse_eval
+    from seed.local_actors import ActorProcesses
+
+    args = parse_eval(argv)
+    _require_extra("learner", "torch")
+    _require_extra("actor", "gymnasium")
+    from learner.evaluation import run_evaluation
+
+    actor_flags = ["--role", "eval"]
+    if args.video is not None:
+        actor_flags += ["--video", str(args.video)]
+    return run_evaluation(args, ActorProcesses(1, actor_flags))
+
+
+def _bench(argv: Sequence[str]) -> int:
+    from seed.bench import main as bench_main
+
+    _require_extra("learner", "torch")
+    _require_extra("actor", "gymnasium")
+    return bench_main(argv)
+
+
 COMMANDS: dict[str, tuple[str, Command]] = {
     "train": ("learner and local actors on this machine, in one command", _train),
     "learner": ("the learner alone; serves actors wherever they are", _learner),
     "actor": ("an actor; needs nothing but the learner's address", _actor),
+    "eval": ("greedy full games from a checkpoint", _eval),
+    "bench": ("ceilings of this machine, and where runs stand against them", _bench),
 }
 
 

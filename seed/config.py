@@ -15,6 +15,7 @@ ATARI_PREFIX = "ALE/"
 
 
 def require(condition: bool, field: str, wanted: str, got: object) -> None:
+    """Raises ConfigError, naming `field`, unless `condition` holds."""
     if not condition:
         raise ConfigError(expected(field, wanted, repr(got)))
 
@@ -122,6 +123,9 @@ class NetworkConfig:
     """Units of the LSTM behind the torso; 0 for none."""
     frame_stack: int = 1
     """Newest observations that the network sees at once, zeros before the first."""
+    center_images: bool = False
+    """Subtract from each pixel its mean over what has been trained on, so that a
+    still background, most of an Atari screen, does not drown what moves."""
     see_last_step: bool = False
     """Feed the previous action (one-hot) and the clipped reward behind the torso."""
 

@@ -32,7 +32,7 @@ class ActorProcesses:
 
     def start(self) -> None:
         """Starts the processes; the learner listens on `address` already."""
-        self._processes = [self._spawn() for _ in range(self._num_actors)]
+        self._processes = [self._spawn(index) for index in range(self._num_actors)]
 
     def check(self) -> None:
         """Replaces actors that were killed; raises SeedError if one gave up."""
@@ -43,7 +43,7 @@ class ActorProcesses:
             if code >= 0:
                 raise SeedError(f"local actor {index} exited with code {code}, see its message")
             _LOG.warning("local actor %d was killed by signal %d; starting another", index, -code)
-            self._processes[index] = self._spawn()
+            self._processes[index] = self._spawn(index)
 
     def close(self) -> None:
         """Ends the processes and waits for them."""
@@ -57,11 +57,13 @@ class ActorProcesses:
                 process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self, index: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "actors", "--learner", self.address]
         # Own session: Ctrl-C reaches the learner, which then ends its actors in order.
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*command, "--exit-with-parent", *self._extra_args],
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+        _LOG.info("local actor %d is process %d", index, process.pid)
+        return process

@@ -31,7 +31,15 @@ _CARTPOLE_VTRACE = RunConfig(
         optimizer="adam", learning_rate=1e-3, momentum=0.9, optimizer_decay=0.999, epsilon=1e-5
     ),
     actor=ActorConfig(envs_per_group=16),
-    learner=LearnerConfig(total_env_steps=1_000_000),
+    learner=LearnerConfig(total_env_steps=400_000),
+)
+
+_CATCH_VTRACE = dataclasses.replace(
+    _CARTPOLE_VTRACE,
+    env=EnvConfig(env_id="seed/Catch-v0"),
+    network=NetworkConfig(torso="small_conv"),
+    agent=VTraceConfig(unroll_length=20, batch_size=16),
+    learner=LearnerConfig(total_env_steps=150_000),
 )
 
 # The recipe with published 57-game results: 50M env steps = 200M frames,
@@ -48,13 +56,17 @@ _ATARI_VTRACE = RunConfig(
 _ATARI_VTRACE_CPU = dataclasses.replace(
     _ATARI_VTRACE,
     env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
-    network=NetworkConfig(torso="impala_shallow", frame_stack=4),
-    agent=VTraceConfig(unroll_length=20, batch_size=16),
+    network=NetworkConfig(torso="impala_shallow", frame_stack=4, center_images=True),
+    agent=VTraceConfig(unroll_length=20, batch_size=4, entropy_cost=0.005),
+    optimizer=OptimizerConfig(
+        optimizer="adam", learning_rate=1e-3, momentum=0.9, optimizer_decay=0.999, epsilon=1e-5
+    ),
     actor=ActorConfig(envs_per_group=16),
     learner=LearnerConfig(total_env_steps=3_000_000),
 )
 
 PRESETS: dict[str, Preset] = {
+    "catch-vtrace": Preset("Catch, 10 x 5 pixels, with V-trace: seconds.", _CATCH_VTRACE),
     "cartpole-vtrace": Preset("CartPole-v1 with V-trace: a minute on a laptop.", _CARTPOLE_VTRACE),
     "atari-vtrace": Preset(
         "Atari with V-trace and IMPALA's ResNet: the published recipe, for a GPU.", _ATARI_VTRACE

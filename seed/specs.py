@@ -12,14 +12,13 @@ import numpy as np
 
 from seed.errors import SpecError, expected
 
-# Element types that may travel. Each has one meaning in every language.
+# Element types that may travel: those that NumPy and torch both compute with.
 DTYPES = frozenset(
     {
         "bool",
         "uint8",
         "int8",
         "int16",
-        "uint16",
         "int32",
         "int64",
         "float16",

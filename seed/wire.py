@@ -57,7 +57,7 @@ class Hello:
     """How an actor introduces itself."""
 
     run_id: str
-    role: int
+    role: pb.Role
     """`pb.ROLE_TRAIN` or `pb.ROLE_EVAL`."""
     group_sizes: tuple[int, ...]
     spec: EnvSpec
@@ -109,7 +109,7 @@ def decode_env_outputs(message: pb.EnvOutputs, hello: Hello) -> EnvOutputs:
     """Returns the step in `message`, checked against what `hello` announced.
 
     Raises:
-      WireError: a group, count, size or flag that does not fit; names the field.
+      WireError: a group, count, size, flag or value that does not fit; names the field.
     """
     group = message.group
     if group >= len(hello.group_sizes):
@@ -117,22 +117,42 @@ def decode_env_outputs(message: pb.EnvOutputs, hello: Hello) -> EnvOutputs:
     num_envs = hello.group_sizes[group]
     leaves = hello.spec.observations
     if len(message.observations) != len(leaves):
-        raise WireError(expected("observations", f"{len(leaves)} leaves", len(message.observations)))
+        raise WireError(
+            expected("observations", f"{len(leaves)} leaves", len(message.observations))
+        )
+    rewards = _from_bytes(message.rewards, "float32", (num_envs,), "rewards")
+    _check_values(rewards, "rewards")
     flags = _from_bytes(message.step_flags, "uint8", (num_envs,), "step_flags")
     if np.any(flags & ~np.uint8(_KNOWN_FLAGS)):
         raise WireError(expected("step_flags", f"sums of {_KNOWN_FLAGS:#b}", flags.max()))
     return EnvOutputs(
         group=group,
         observations=tuple(
-            _from_bytes(buffer, leaf.dtype, (num_envs, *leaf.shape), f"observations[{leaf.name!r}]")
+            _decode_leaf(buffer, leaf, num_envs)
             for buffer, leaf in zip(message.observations, leaves, strict=True)
         ),
-        rewards=_from_bytes(message.rewards, "float32", (num_envs,), "rewards"),
+        rewards=rewards,
         is_first=(flags & pb.STEP_FLAG_IS_FIRST) != 0,
         terminated=(flags & pb.STEP_FLAG_TERMINATED) != 0,
         truncated=(flags & pb.STEP_FLAG_TRUNCATED) != 0,
         episodes=[_decode_episode(e, num_envs) for e in message.episodes],
     )
+
+
+def _decode_leaf(buffer: bytes, leaf: ArraySpec, num_envs: int) -> np.ndarray:
+    field = f"observations[{leaf.name!r}]"
+    array = _from_bytes(buffer, leaf.dtype, (num_envs, *leaf.shape), field)
+    _check_values(array, field)
+    if leaf.is_discrete and (array.min() < 0 or array.max() >= leaf.num_values):
+        got = f"{array.min()} .. {array.max()}"
+        raise WireError(expected(field, f"values in 0 .. {leaf.num_values - 1}", got))
+    return array
+
+
+def _check_values(array: np.ndarray, field: str) -> None:
+    """Refuses NaN and infinity: one of them would reach every weight."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise WireError(expected(field, "finite values", array[~np.isfinite(array)][0]))
 
 
 def _decode_episode(message: pb.Episode, num_envs: int) -> Episode:

@@ -48,10 +48,6 @@ class Agent(Protocol):
         """Returns the network's state [B, ...] before an environment's first row."""
         ...
 
-    def policy_output_specs(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shape, without B, of every float32 entry of `policy_outputs`."""
-        ...
-
     def act(
         self,
         network: nn.Module,

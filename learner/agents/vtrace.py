@@ -43,9 +43,6 @@ class VTraceAgent:
     def initial_state(self, batch_size: int, device: torch.device) -> State:
         return self._template.initial_state(batch_size, device)
 
-    def policy_output_specs(self) -> dict[str, tuple[int, ...]]:
-        return {"logits": (self.spec.action.num_values,)}
-
     def act(
         self,
         network: nn.Module,

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from learner.networks.frame_stack import stack_frames
 from learner.networks.recurrent import ResettingLSTM
-from learner.networks.torsos import make_torso
+from learner.networks.torsos import initialize, make_torso
 from learner.records import Rows, State
 from seed.config import NetworkConfig
 from seed.specs import EnvSpec
@@ -36,14 +36,18 @@ class ActorCritic(nn.Module):
         self.num_actions = spec.action.num_values
         self.num_context = config.frame_stack - 1
         self.see_last_step = config.see_last_step
-        self.torsos = nn.ModuleList(make_torso(leaf, config) for leaf in spec.observations)
-        size = sum(int(torso.output_size) for torso in self.torsos)
+        torsos = [make_torso(leaf, config) for leaf in spec.observations]
+        self.torsos = nn.ModuleList(torsos)
+        size = sum(torso.output_size for torso in torsos)
         if self.see_last_step:
             size += self.num_actions + 1
         self.lstm = ResettingLSTM(size, config.lstm_size) if config.lstm_size else None
         size = config.lstm_size or size
         self.policy_head = nn.Linear(size, self.num_actions)
         self.value_head = nn.Linear(size, 1)
+        # A policy that starts near uniform, whatever the torso says.
+        initialize(self.policy_head, gain=0.01)
+        initialize(self.value_head, gain=1.0)
 
     def initial_state(self, batch_size: int, device: torch.device | str = "cpu") -> State:
         """Returns the state before an environment's first row, zeros [B, ...]."""

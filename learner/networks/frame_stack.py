@@ -31,8 +31,8 @@ def stack_frames(context: Tensor, frames: Tensor, is_first: Tensor) -> tuple[Ten
         return frames.unsqueeze(2), context
     history = torch.cat([context.transpose(0, 1), frames])  # [S - 1 + T, B, *shape]
     windows = history.unfold(0, num_context + 1, 1).movedim(-1, 2)  # [T, B, S, *shape]
-    keep = _same_episode(is_first, num_context + 1).to(frames.dtype)
-    stacked = windows * keep.reshape(*keep.shape, *[1] * (frames.ndim - 2))
+    keep = _same_episode(is_first, num_context + 1)
+    stacked = windows.masked_fill(~keep.reshape(*keep.shape, *[1] * (frames.ndim - 2)), 0)
     return stacked, stacked[-1, :, 1:]
 
 

@@ -32,8 +32,10 @@ class ResettingLSTM(nn.Module):
         """
         outputs = []
         for start, stop in _segments(is_first):
-            keep = (~is_first[start]).to(hidden.dtype).unsqueeze(-1)  # [B, 1]
-            state = ((hidden * keep).unsqueeze(0), (cell * keep).unsqueeze(0))
+            # Filled, not multiplied: a state that overflowed must not outlive its episode.
+            resets = is_first[start].unsqueeze(-1)  # [B, 1]
+            hidden, cell = hidden.masked_fill(resets, 0), cell.masked_fill(resets, 0)
+            state = (hidden.unsqueeze(0), cell.unsqueeze(0))
             rows, (hidden, cell) = self.lstm(inputs[start:stop], state)
             hidden, cell = hidden.squeeze(0), cell.squeeze(0)
             outputs.append(rows)

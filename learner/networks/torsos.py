@@ -17,17 +17,41 @@ from seed.specs import ArraySpec
 # Images at least this large take a strided Atari network under "auto".
 LARGE_IMAGE_PIXELS = 36
 
+# Matrices smaller than small_conv's kernel are vectors, under "auto".
+SMALL_IMAGE_PIXELS = 3
 
-def make_torso(leaf: ArraySpec, config: NetworkConfig) -> nn.Module:
+
+class Torso(nn.Module):
+    """Reads one leaf: [N, S, *shape] -> float32 [N, output_size]."""
+
+    output_size: int
+
+
+def make_torso(leaf: ArraySpec, config: NetworkConfig) -> Torso:
     """Returns the torso for `leaf`; raises SpecError if `config.torso` cannot read it."""
     kind = config.torso if config.torso != "auto" else _automatic_torso(leaf)
     if kind == "mlp" or not _is_image(leaf):
         return MLPTorso(leaf, config.frame_stack, config.hidden_sizes)
-    image = ImageInput(leaf, config.frame_stack)
+    image = ImageInput(leaf, config.frame_stack, center=config.center_images)
     if kind == "impala_deep":
         return ConvTorso(image, _impala_deep(image.channels), dense_size=256)
     layers, dense_size = _CONV_STACKS[kind]
-    return ConvTorso(image, _plain_convs(image.channels, layers), dense_size=dense_size)
+    torso = ConvTorso(image, _plain_convs(image.channels, layers), dense_size=dense_size)
+    initialize(torso)
+    return torso
+
+
+def initialize(module: nn.Module, gain: float = math.sqrt(2)) -> None:
+    """Makes the linear and convolution weights below `module` orthogonal, biases zero.
+
+    The default gain keeps the variance through a ReLU (Saxe et al. 2014). The
+    residual network keeps PyTorch's own initialisation, as in the published runs.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.orthogonal_(layer.weight, gain)
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
 
 
 def _is_image(leaf: ArraySpec) -> bool:
@@ -38,6 +62,8 @@ def _automatic_torso(leaf: ArraySpec) -> str:
     if not _is_image(leaf):
         return "mlp"
     height, width, _ = _image_layout(leaf)
+    if min(height, width) < SMALL_IMAGE_PIXELS:
+        return "mlp"
     return "impala_shallow" if min(height, width) >= LARGE_IMAGE_PIXELS else "small_conv"
 
 
@@ -56,29 +82,69 @@ def _image_layout(leaf: ArraySpec) -> tuple[int, int, str]:
 
 
 class ImageInput(nn.Module):
-    """Stacked images of any layout -> float32 [N, C, H, W], bytes scaled to [0, 1]."""
+    """Stacked images of any layout -> float32 [N, C, H, W].
 
-    def __init__(self, leaf: ArraySpec, frame_stack: int) -> None:
+    Bytes are scaled to [0, 1]; centred ones become (x - mean) / 128.
+    """
+
+    def __init__(self, leaf: ArraySpec, frame_stack: int, *, center: bool) -> None:
         super().__init__()
         self.height, self.width, self.layout = _image_layout(leaf)
         colours = math.prod(leaf.shape) // (self.height * self.width)
         self.channels = frame_stack * colours
-        self.scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
+        is_bytes = leaf.dtype == "uint8"
+        self.scale = (1 / 128 if center else 1 / 255) if is_bytes else 1.0
+        self.frame_shape = (colours, self.height, self.width)
+        self.center = RunningMean(self.frame_shape) if center else None
 
     def forward(self, frames: Tensor) -> Tensor:
         if self.layout == "HWC":
             frames = frames.movedim(-1, 2)  # [N, S, C, H, W]
-        images = frames.reshape(len(frames), self.channels, self.height, self.width)
-        images = images.to(torch.float32)
-        return images.mul_(self.scale) if self.scale != 1.0 else images
+        images = frames.reshape(len(frames), -1, *self.frame_shape)
+        if self.center is not None:
+            images = self.center(images)
+        images = images.flatten(1, 2).to(torch.float32)
+        return images * self.scale if self.scale != 1.0 else images
 
 
-class MLPTorso(nn.Module):
-    """Fully connected layers with ReLU over a flattened (or one-hot) leaf."""
+class RunningMean(nn.Module):
+    """Subtracts the mean of every frame seen in training mode, element by element.
+
+    Like batch normalisation's, the statistics are buffers: they are published and
+    saved with the weights, and acting (evaluation mode) leaves them alone. The mean
+    weighs all frames alike, so it moves less and less.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.count: Tensor
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Takes frames [N, S, *shape] of any dtype; returns float32."""
+        if self.training:
+            self._update(frames[:, -1])
+        return frames - self.mean
+
+    @torch.no_grad()
+    def _update(self, newest: Tensor) -> None:
+        self.count += len(newest)
+        batch_mean = newest.to(torch.float32).mean(0)
+        self.mean += (batch_mean - self.mean) * (len(newest) / self.count)
+
+
+class MLPTorso(Torso):
+    """Fully connected layers with ReLU over a flattened (or one-hot) leaf.
+
+    Bytes are scaled to [0, 1].
+    """
 
     def __init__(self, leaf: ArraySpec, frame_stack: int, hidden_sizes: tuple[int, ...]) -> None:
         super().__init__()
         self.num_values = leaf.num_values
+        self.scale = 1 / 255 if leaf.dtype == "uint8" else 1.0
         size = frame_stack * (leaf.num_values or math.prod(leaf.shape))
         layers: list[nn.Module] = []
         for hidden_size in hidden_sizes:
@@ -86,14 +152,15 @@ class MLPTorso(nn.Module):
             size = hidden_size
         self.layers = nn.Sequential(*layers)
         self.output_size = size
+        initialize(self.layers)
 
     def forward(self, values: Tensor) -> Tensor:
         if self.num_values:
             values = functional.one_hot(values.long(), self.num_values)
-        return self.layers(values.flatten(1).to(torch.float32))
+        return self.layers(values.flatten(1).to(torch.float32) * self.scale)
 
 
-class ConvTorso(nn.Module):
+class ConvTorso(Torso):
     """Convolutions, then one dense layer with ReLU."""
 
     def __init__(self, image: ImageInput, convs: nn.Sequential, *, dense_size: int) -> None:
