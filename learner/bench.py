@@ -1,0 +1,278 @@
+"""What acting, training and the wire cost on this machine, each by itself.
+
+`python -m learner.bench forward|train|wire ...` prints one JSON object; `seed bench`
+runs it, so that every part is measured in a process of its own, on one thread.
+"""
+
+import copy
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+from torch import Tensor, nn
+
+from learner.agents.base import Agent
+from learner.agents.registry import make_agent
+from learner.batcher import Batcher, BatcherClosed
+from learner.checkpoint import load_checkpoint
+from learner.metrics import Metrics
+from learner.records import Rows, Unrolls
+from learner.server import InferenceService, ServerThread
+from learner.threads import start_thread
+from learner.trainer import Trainer
+from seed import wire
+from seed.config import EnvConfig, InferenceConfig, RunConfig
+from seed.config_file import env_settings_to_json, load_config
+from seed.pb import inference_pb2 as pb
+from seed.serialization import structure
+from seed.specs import EnvSpec
+
+# A measurement is the best of this many: other work on the machine only slows.
+_NUM_ROUNDS = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForwardArgs:
+    """Acting: one forward pass with sampling."""
+
+    run: Path
+    """Run directory whose network and specs to measure."""
+    batch_sizes: tuple[int, ...] = (16, 32)
+    """Environments in a pass."""
+    seconds: float = 2.0
+    """Seconds for each batch size and memory layout."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainArgs:
+    """Training: loss, backward pass and optimiser on one batch of unrolls."""
+
+    run: Path
+    """Run directory whose network, agent and optimiser to measure."""
+    seconds: float = 4.0
+    """Seconds for each memory layout."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WireArgs:
+    """Server, batcher and one real actor, without environment, network or store."""
+
+    envs_per_group: int = 32
+    """Environments in a message; observations are uint8 [84, 84]."""
+    num_groups: int = 2
+    """Groups of the actor."""
+    seconds: float = 4.0
+    """Seconds to measure for."""
+
+
+def measure_forward(args: ForwardArgs) -> dict[str, float]:
+    """Returns the best CPU seconds per env step of acting, by batch size."""
+    config, spec = _load(args.run)
+    agent = make_agent(spec, config)
+    results = {}
+    for size in args.batch_sizes:
+        rows, state = _random_rows(spec, 1, size), agent.initial_state(size, torch.device("cpu"))
+        generator = torch.Generator().manual_seed(0)
+
+        def act(network: nn.Module, rows: Rows = rows, state: dict[str, Tensor] = state) -> None:
+            with torch.inference_mode():
+                agent.act(network, rows, state, generator=generator)  # noqa: B023 (used at once)
+
+        best_s = _best_layout(agent.build_network().eval(), act, args.seconds)
+        results[str(size)] = best_s / size
+    return results
+
+
+def measure_train(args: TrainArgs) -> dict[str, float]:
+    """Returns the best CPU seconds per env step of one update."""
+    config, spec = _load(args.run)
+    agent = make_agent(spec, config)
+    unrolls = _random_unrolls(spec, agent)
+    trainers: dict[nn.Module, Trainer] = {}
+
+    def update(network: nn.Module) -> None:
+        if network not in trainers:
+            trainers[network] = Trainer(agent, network, config.optimizer, Metrics())
+        trainers[network].train_step(unrolls, learner_step=0, progress=0.0)
+
+    best_s = _best_layout(agent.build_network(), update, args.seconds)
+    return {"train": best_s / (agent.unroll_length * agent.batch_size)}
+
+
+def _load(run: Path) -> tuple[RunConfig, EnvSpec]:
+    state = load_checkpoint(run / "checkpoints").state
+    return load_config(run / "config.yaml"), structure(state["spec"], EnvSpec)
+
+
+def _best_layout(network: nn.Module, work: Callable[[nn.Module], None], seconds: float) -> float:
+    """Returns the CPU seconds of one `work`, in the better of two memory layouts.
+
+    The two take turns, so that a slow spell of the machine hits both.
+    """
+    channels_last = copy.deepcopy(network)
+    for parameter in channels_last.parameters():
+        if parameter.ndim == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    layouts = [network, channels_last]
+    best_s = float("inf")
+    for _ in range(_NUM_ROUNDS):
+        for candidate in layouts:
+            work(candidate)
+            best_s = min(best_s, _cpu_seconds(lambda n=candidate: work(n), seconds / _NUM_ROUNDS))
+    return best_s
+
+
+def _cpu_seconds(work: Callable[[], None], seconds: float) -> float:
+    """Returns the CPU seconds of one call, the mean over `seconds` of them."""
+    calls, started_s = 0, time.process_time()
+    while (elapsed_s := time.process_time() - started_s) < seconds or not calls:
+        work()
+        calls += 1
+    return elapsed_s / calls
+
+
+def _random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
+    rng = np.random.default_rng(0)
+    shape = (num_rows, batch_size)
+    observations = tuple(
+        torch.from_numpy(
+            rng.integers(0, leaf.num_values or 256, (*shape, *leaf.shape)).astype(leaf.dtype)
+        )
+        for leaf in spec.observations
+    )
+    none = torch.zeros(shape, dtype=torch.bool)
+    actions = torch.from_numpy(rng.integers(0, spec.action.num_values, shape))
+    return Rows(observations, torch.zeros(shape), actions, none, none, none)
+
+
+def _random_unrolls(spec: EnvSpec, agent: Agent) -> Unrolls:
+    """Returns unrolls [T + 1, B] as acting with a fresh network would record them."""
+    num_rows, batch_size = agent.unroll_length + 1, agent.batch_size
+    rows = _random_rows(spec, num_rows, batch_size)
+    state = agent.initial_state(batch_size, torch.device("cpu"))
+    first = _random_rows(spec, 1, batch_size)
+    output = agent.act(agent.build_network(), first, state, generator=torch.Generator())
+    outputs = {
+        name: x.detach().unsqueeze(0).expand(num_rows, *x.shape).contiguous()
+        for name, x in output.policy_outputs.items()
+    }
+    versions = torch.zeros_like(rows.previous_actions)
+    return Unrolls(rows, rows.previous_actions, outputs, versions, state)
+
+
+def measure_wire(args: WireArgs) -> dict[str, float]:
+    """Returns CPU seconds per env step on either side, and env steps per second."""
+    batcher, counted = Batcher(InferenceConfig(max_wait_ms=1.0)), _Counter()
+    server_errors: list[BaseException] = []
+
+    def make_service() -> InferenceService:
+        return InferenceService(
+            make_task=lambda: _null_task(args),
+            admit=lambda spec: "bench",
+            batcher=batcher,
+            metrics=Metrics(),
+        )
+
+    with tempfile.TemporaryDirectory() as directory:
+        address = f"unix:{directory}/learner.sock"
+        server = ServerThread(make_service, (address,), server_errors.append)
+        server.start()
+        answering = start_thread(
+            "inference", lambda: _answer_all(batcher, counted), server_errors.append
+        )
+        command = [sys.executable, "-m", "actors", "--learner", address, "--exit-with-parent"]
+        actor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            counted.started.wait()
+            result = _measure_wire_window(args.seconds, counted, actor.pid)
+        finally:
+            actor.terminate()
+            actor.wait()
+            server.close()
+            batcher.close()
+            answering.join()
+    if server_errors:
+        raise server_errors[0]
+    return result
+
+
+class _Counter:
+    """Env steps answered so far."""
+
+    def __init__(self) -> None:
+        self.env_steps = 0
+        self.started = threading.Event()
+
+
+def _answer_all(batcher: Batcher, counted: _Counter) -> None:
+    """The null policy: action 0 for everybody."""
+    try:
+        while True:
+            for request in batcher.next_batch():
+                request.reply(np.zeros(request.num_envs, np.int64))
+                counted.env_steps += request.num_envs
+            counted.started.set()
+    except BatcherClosed:
+        return
+
+
+def _measure_wire_window(seconds: float, counted: _Counter, actor_pid: int) -> dict[str, float]:
+    time.sleep(0.5)  # past the connection's first messages
+    steps, wall_s = counted.env_steps, time.perf_counter()
+    server_s, actor_s = time.process_time(), _cpu_of(actor_pid)
+    time.sleep(seconds)
+    steps = counted.env_steps - steps
+    return {
+        "server": (time.process_time() - server_s) / steps,
+        "actor": (_cpu_of(actor_pid) - actor_s) / steps,
+        "env_steps_per_s": steps / (time.perf_counter() - wall_s),
+    }
+
+
+def _cpu_of(pid: int) -> float:
+    """Returns the CPU seconds, user and system, that a process has used (Linux)."""
+    # The command's name, in parentheses, may hold spaces: count from behind it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _null_task(args: WireArgs) -> pb.Task:
+    return pb.Task(
+        protocol_version=wire.PROTOCOL_VERSION,
+        env_id="seed/Null-v0",
+        env_settings_json=env_settings_to_json(EnvConfig(env_id="seed/Null-v0")),
+        envs_per_group=args.envs_per_group,
+        num_groups=args.num_groups,
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measures one part and prints a JSON object; returns the exit code."""
+    torch.set_num_threads(1)
+    args = tyro.extras.subcommand_cli_from_dict(
+        {"forward": ForwardArgs, "train": TrainArgs, "wire": WireArgs},
+        prog="python -m learner.bench",
+        args=argv,
+    )
+    if isinstance(args, ForwardArgs):
+        print(json.dumps(measure_forward(args)))
+    elif isinstance(args, TrainArgs):
+        print(json.dumps(measure_train(args)))
+    else:
+        print(json.dumps(measure_wire(args)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
