@@ -1,0 +1,173 @@
+"""The learner's acting half behind real gRPC, with its unrolls collected.
+
+Everything of a run but the trainer: server, batcher, inference, unroll store.
+Actors are real processes. Waiting is on conditions, never on time.
+"""
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import nn
+
+from learner.agents.base import Agent
+from learner.batcher import Batcher
+from learner.counters import Counters
+from learner.inference import InferenceEngine, run_inference
+from learner.metrics import Metrics
+from learner.records import Unrolls
+from learner.server import InferenceService, ServerThread
+from learner.threads import start_thread
+from learner.weights import PublishedWeights
+from seed import wire
+from seed.config import EnvConfig, InferenceConfig
+from seed.config_file import env_settings_to_json
+from seed.pb import inference_pb2 as pb
+from seed.specs import EnvSpec
+
+# Far beyond what any wait here takes; reached only by a hang.
+TIMEOUT_S = 60.0
+
+
+class ActingHarness:
+    """Serves `make_agent(spec)` on a unix socket in `directory`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        env: EnvConfig,
+        make_agent: Callable[[EnvSpec], Agent],
+        inference: InferenceConfig | None = None,
+    ) -> None:
+        self.address = f"unix:{directory / 'learner.sock'}"
+        self.unrolls: list[Unrolls] = []
+        self.counters = Counters()
+        self.networks: dict[int, nn.Module] = {}
+        """Published weights by version."""
+        self._env = env
+        self._make_agent = make_agent
+        self._batcher = Batcher(inference or InferenceConfig())
+        self._metrics = Metrics()
+        self._changed = threading.Condition()
+        self._failure: BaseException | None = None
+        self._weights: PublishedWeights | None = None
+        self._threads: list[threading.Thread] = []
+        self._actors: list[subprocess.Popen[bytes]] = []
+        self._seeds = 0
+
+    def __enter__(self) -> Self:
+        self._server = ServerThread(self._make_service, (self.address,), self._fail)
+        self._server.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for actor in self._actors:
+            actor.kill()
+            actor.wait()
+        self._server.close()
+        self._batcher.close()
+        for thread in self._threads:
+            thread.join()
+        if self._failure is not None and exc is None:
+            raise self._failure
+
+    @contextlib.contextmanager
+    def actor(self, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Runs an actor process; kills it (SIGKILL) on leaving."""
+        command = [sys.executable, "-m", "actors", "--learner", self.address, *flags]
+        process = subprocess.Popen(command)
+        self._actors.append(process)
+        yield process
+        process.kill()
+        process.wait()
+
+    def publish(self, network: nn.Module, version: int) -> None:
+        """Makes `network` act from the next batch on, as `version`."""
+        assert self._weights is not None, "no actor has connected yet"
+        self.networks[version] = network
+        self._weights.publish(network, version)
+
+    def wait_until(self, enough: Callable[[list[Unrolls]], bool]) -> list[Unrolls]:
+        """Blocks until `enough` accepts the unrolls completed so far; returns them."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: self._failure or enough(self.unrolls), TIMEOUT_S)
+            if self._failure is not None:
+                raise self._failure
+            assert done, f"not enough in {TIMEOUT_S:g} s: {self._count()} unrolls"
+            return list(self.unrolls)
+
+    def wait_for_more(self, num_unrolls: int) -> list[Unrolls]:
+        """Blocks until as many more unrolls have been completed; returns all so far."""
+        wanted = self._count() + num_unrolls
+        return self.wait_until(lambda _: self._count() >= wanted)
+
+    def _count(self) -> int:
+        return sum(unrolls.num_unrolls for unrolls in self.unrolls)
+
+    def _emit(self, unrolls: Unrolls) -> None:
+        with self._changed:
+            self.unrolls.append(unrolls)
+            self._changed.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+    def _make_service(self) -> InferenceService:
+        return InferenceService(
+            make_task=self._make_task,
+            admit=self._admit,
+            batcher=self._batcher,
+            metrics=self._metrics,
+        )
+
+    def _make_task(self) -> pb.Task:
+        self._seeds += 1
+        return pb.Task(
+            protocol_version=wire.PROTOCOL_VERSION,
+            env_id=self._env.env_id,
+            env_settings_json=env_settings_to_json(self._env),
+            envs_per_group=2,
+            num_groups=2,
+            base_seed=self._seeds,
+        )
+
+    def _admit(self, spec: EnvSpec) -> str:
+        if self._weights is None:
+            self._build(spec)
+        return "harness"
+
+    def _build(self, spec: EnvSpec) -> None:
+        torch.manual_seed(0)
+        agent = self._make_agent(spec)
+        self._weights = PublishedWeights(agent.build_network(), agent.build_network())
+        self.publish(agent.build_network(), 0)
+        engine = InferenceEngine(
+            spec=spec,
+            agent=agent,
+            weights=self._weights,
+            emit=self._emit,
+            counters=self.counters,
+            metrics=self._metrics,
+            device=torch.device("cpu"),
+            generator=torch.Generator().manual_seed(0),
+        )
+        self._threads.append(
+            start_thread(
+                "inference",
+                lambda: run_inference(self._batcher, engine, self._metrics),
+                self._fail,
+            )
+        )

@@ -1,0 +1,232 @@
+"""The golden check: with the weights that acted, stored unrolls can be recomputed.
+
+Over real gRPC with real actor processes. An environment that counts and an agent
+that counts find the exact row where something went wrong; real networks, on the
+same environment and on Pong, show that the same holds for logits.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from learner.agents.base import Agent
+from learner.agents.vtrace import VTraceAgent, VTraceNetwork
+from learner.algos import distributions
+from learner.records import State, Unrolls, map_tensors, select_unrolls
+from seed.config import AtariConfig, EnvConfig, InferenceConfig, NetworkConfig, VTraceConfig
+from seed.specs import EnvSpec
+from tests.support import counting_agent, counting_env
+from tests.support.counting_agent import CountingAgent
+from tests.support.harness import ActingHarness
+
+UNROLL_LENGTH = 6
+
+# What ends episodes: a mix, only truncation, only termination, every single step.
+ENDINGS = {
+    "mixed": '{"longest": 7, "truncate_every": 2}',
+    "truncated": '{"longest": 4, "truncate_every": 1}',
+    "terminated": '{"longest": 9, "truncate_every": 0}',
+    "every_step": '{"longest": 1, "truncate_every": 3}',
+}
+
+
+def _columns(all_unrolls: list[Unrolls]) -> list[Unrolls]:
+    """Returns every unroll by itself, B = 1."""
+    return [
+        select_unrolls(unrolls, index, index + 1)
+        for unrolls in all_unrolls
+        for index in range(unrolls.num_unrolls)
+    ]
+
+
+def _row(unroll: Unrolls, t: int) -> Unrolls:
+    return map_tensors(lambda x: x[t : t + 1], unroll._replace(initial_state={}))
+
+
+def _check_counting_unroll(unroll: Unrolls) -> None:
+    """Asserts that one unroll of the counting environment and agent is all true."""
+    state: State = unroll.initial_state
+    for t in range(UNROLL_LENGTH + 1):
+        row = _row(unroll, t)
+        count, checksum, stacked, frames = counting_agent.step(row.rows, state)
+        outputs = row.policy_outputs
+        assert torch.equal(outputs["count"][0], count), t
+        assert torch.equal(outputs["checksum"][0], checksum), t
+        assert torch.equal(outputs["stacked"][0], stacked), t
+        assert row.actions.item() == checksum.item() % counting_env.NUM_ACTIONS, t
+        assert outputs["version"].item() == row.policy_versions.item(), t
+        state = {"count": count, "checksum": checksum, "frames": frames}
+        if t < UNROLL_LENGTH:
+            _check_transition(row, _row(unroll, t + 1))
+
+
+def _check_transition(row: Unrolls, following: Unrolls) -> None:
+    """Asserts that `following` is what the environment gives after `row`."""
+    episode, step, _ = row.rows.observations[0].flatten().tolist()
+    next_episode, next_step, led_here = following.rows.observations[0].flatten().tolist()
+    if row.rows.terminated.item() or row.rows.truncated.item():
+        assert (next_episode, next_step, led_here) == (episode + 1, 0, -1)
+        assert following.rows.is_first.item()
+        assert following.rows.rewards.item() == 0
+        return
+    assert (next_episode, next_step) == (episode, step + 1)
+    assert led_here == row.actions.item() == following.rows.previous_actions.item()
+    assert not following.rows.is_first.item()
+    assert following.rows.rewards.item() == 10 * episode + next_step
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_counting_unrolls_are_exact_for_groups_of_any_size(tmp_path: Path, ending: str) -> None:
+    """Two actors with groups of different size share batches; every row is true."""
+    env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS[ending])
+    with (
+        # Waits for everybody, so that batches mix the groups of both actors.
+        ActingHarness(
+            tmp_path,
+            env,
+            lambda spec: CountingAgent(UNROLL_LENGTH),
+            InferenceConfig(min_fill=1.0, max_wait_ms=5.0),
+        ) as harness,
+        harness.actor("--envs-per-group", "3", "--num-groups", "1"),
+        harness.actor("--envs-per-group", "2", "--num-groups", "2"),
+    ):
+        harness.wait_for_more(40)
+        _publish_changing_versions(harness, CountingAgent(UNROLL_LENGTH), _set_version)
+        all_unrolls = harness.wait_for_more(40)
+    columns = _columns(all_unrolls)
+    for unroll in columns:
+        _check_counting_unroll(unroll)
+    assert max(unroll.policy_versions.max().item() for unroll in columns) > 0
+    assert any(unroll.policy_versions.unique().numel() > 1 for unroll in columns)
+
+
+def test_actor_killed_and_replaced_mid_unroll_leaves_no_trace(tmp_path: Path) -> None:
+    """Slots of a killed actor are reused; no unroll mixes the two, none is wrong."""
+    env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
+    with (
+        ActingHarness(tmp_path, env, lambda spec: CountingAgent(UNROLL_LENGTH)) as harness,
+        harness.actor("--envs-per-group", "2"),
+    ):
+        num_started = 4
+        for envs_per_group in (5, 1, 3, 4):
+            with harness.actor("--envs-per-group", str(envs_per_group)):
+                num_started += 2 * envs_per_group
+                harness.wait_until(lambda unrolls, n=num_started: _num_starts(unrolls) == n)
+                harness.wait_for_more(20)
+    for unroll in _columns(harness.unrolls):
+        _check_counting_unroll(unroll)
+
+
+def _num_starts(all_unrolls: list[Unrolls]) -> int:
+    """Returns how many unrolls start with an environment's very first row."""
+    rows = [unrolls.rows.observations[0][0] for unrolls in all_unrolls]
+    return sum(int(((row[:, 0] == 1) & (row[:, 1] == 0)).sum()) for row in rows)
+
+
+def _vtrace(network: NetworkConfig) -> Callable[[EnvSpec], Agent]:
+    return lambda spec: VTraceAgent(
+        spec, network, VTraceConfig(unroll_length=UNROLL_LENGTH, reward_scale=0.1)
+    )
+
+
+@pytest.mark.parametrize("lstm_size", [0, 16])
+def test_logits_are_recomputed_across_weight_versions(tmp_path: Path, lstm_size: int) -> None:
+    """Recorded logits come back row by row from the version that chose each row."""
+    env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
+    network = NetworkConfig(lstm_size=lstm_size, frame_stack=4, see_last_step=True)
+    make_agent = _vtrace(network)
+    agents: list[Agent] = []
+
+    def remember(spec: EnvSpec) -> Agent:
+        agents.append(make_agent(spec))
+        return agents[0]
+
+    with (
+        ActingHarness(tmp_path, env, remember) as harness,
+        harness.actor("--envs-per-group", "3"),
+        harness.actor("--envs-per-group", "2", "--num-groups", "1"),
+    ):
+        harness.wait_for_more(10)
+        _publish_changing_versions(harness, agents[0], _shift_weights)
+        all_unrolls = harness.wait_for_more(40)
+    for unroll in _columns(all_unrolls):
+        assert _largest_deviation(agents[0], harness.networks, unroll) < 1e-4
+
+
+def _largest_deviation(agent: Agent, networks: dict[int, nn.Module], unroll: Unrolls) -> float:
+    """Returns the largest difference of log-probabilities, stepping version by version."""
+    state, largest = unroll.initial_state, 0.0
+    for t in range(UNROLL_LENGTH + 1):
+        row = _row(unroll, t)
+        network = networks[int(row.policy_versions.item())]
+        with torch.no_grad():
+            output = agent.act(network, row.rows, state, generator=torch.Generator())
+        ours = torch.log_softmax(output.policy_outputs["logits"], -1)
+        recorded = torch.log_softmax(row.policy_outputs["logits"][0], -1)
+        largest = max(largest, (ours - recorded).abs().max().item())
+        state = output.state
+    return largest
+
+
+def _publish_changing_versions(
+    harness: ActingHarness, agent: Agent, change: Callable[[nn.Module, int], None]
+) -> None:
+    """Publishes 30 versions, each once some unrolls have been made with the last."""
+    for version in range(1, 31):
+        network = agent.build_network()
+        change(network, version)
+        harness.publish(network, version)
+        harness.wait_for_more(1)
+
+
+def _set_version(network: nn.Module, version: int) -> None:
+    with torch.no_grad():
+        counting_agent.version_of(network).fill_(version)
+
+
+def _shift_weights(network: nn.Module, version: int) -> None:
+    torch.manual_seed(version)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+
+
+@pytest.mark.parametrize("lstm_size", [0, 16])
+def test_pong_logits_are_recomputed_from_whole_unrolls(tmp_path: Path, lstm_size: int) -> None:
+    """On real Pong with a frame stack of 4, one forward over an unroll gives its logits."""
+    # Games are cut after 15 steps, so that ends fall inside and between unrolls.
+    atari = AtariConfig(max_frames_per_episode=60)
+    env = EnvConfig(env_id="ALE/Pong-v5", atari=atari)
+    network = NetworkConfig(
+        torso="impala_shallow", lstm_size=lstm_size, frame_stack=4, see_last_step=True
+    )
+    agents: list[Agent] = []
+
+    def remember(spec: EnvSpec) -> Agent:
+        agents.append(_vtrace(network)(spec))
+        return agents[0]
+
+    with (
+        ActingHarness(tmp_path, env, remember) as harness,
+        harness.actor("--envs-per-group", "2", "--num-groups", "1"),
+        harness.actor("--envs-per-group", "1", "--num-groups", "2"),
+    ):
+        harness.wait_for_more(1)
+        # A fresh network's logits are near uniform whatever it sees: make them tell.
+        amplify = agents[0].build_network()
+        assert isinstance(amplify, VTraceNetwork)
+        with torch.no_grad():
+            amplify.policy_head.weight.mul_(50)
+        harness.publish(amplify, 1)
+        harness.wait_for_more(60)
+    whole = [u for u in _columns(harness.unrolls) if (u.policy_versions == 1).all()]
+    assert len(whole) >= 40
+    assert any(u.rows.is_first[1:].any() for u in whole)
+    assert any(u.rows.truncated.any() for u in whole)
+    for unroll in whole:
+        assert agents[0].log_ratios(amplify, unroll).abs().max() < 1e-4
+        probabilities = distributions.log_prob(unroll.policy_outputs["logits"], unroll.actions)
+        assert probabilities.std() > 0

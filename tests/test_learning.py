@@ -1,0 +1,31 @@
+"""Agents that have to become good, through real gRPC and real processes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def _train_and_evaluate(preset: str, run_dir: Path, episodes: int) -> float:
+    """Returns the mean return of greedy games after the preset's whole budget."""
+    command = [sys.executable, "-m", "seed.cli"]
+    train = [*command, "train", preset, "--run-dir", str(run_dir), "--json"]
+    subprocess.run(train, check=True, stdout=subprocess.DEVNULL)
+    evaluate = [*command, "eval", str(run_dir), "--episodes", str(episodes), "--json"]
+    done = subprocess.run(evaluate, check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)["eval_return_mean"]
+
+
+@pytest.mark.learning
+def test_catch_is_solved_from_pixels(tmp_path: Path) -> None:
+    """Catch, whose best return is 1 and whose random one is -0.6."""
+    assert _train_and_evaluate("catch-vtrace", tmp_path / "run", 100) >= 0.95
+
+
+@pytest.mark.learning
+@pytest.mark.timeout(240)
+def test_cartpole_is_balanced_with_vtrace(tmp_path: Path) -> None:
+    """CartPole-v1, whose best return is 500."""
+    assert _train_and_evaluate("cartpole-vtrace", tmp_path / "run", 20) >= 450

@@ -1,0 +1,207 @@
+"""`seed train`, `seed learner`, `seed actor` and `seed eval` as their users run them."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from learner.agents.vtrace import VTraceAgent
+from learner.checkpoint import load_checkpoint
+from learner.main import run_learner
+from learner.metrics import is_known
+from seed.args import TrainArgs, parse_preset
+from seed.local_actors import ActorProcesses
+
+TIMEOUT_S = 90.0
+# A run that would go on for hours.
+ENDLESS = ("--total-env-steps", "1000000000")
+
+
+def _command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "seed.cli", *map(str, args)]
+
+
+def _run(*args: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(_command(*args), capture_output=True, text=True, timeout=TIMEOUT_S)
+
+
+def _reports(run_dir: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+class Process:
+    """A `seed` command whose output is read line by line."""
+
+    def __init__(self, *args: object) -> None:
+        self._process = subprocess.Popen(
+            _command(*args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.output = ""
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        """Blocks until a line matches; the test's own timeout ends a hang."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.output += line
+            if match := re.search(pattern, line):
+                return match
+        raise AssertionError(f"no line matches {pattern!r} in:\n{self.output}")
+
+    def end(self, signal_number: int) -> int:
+        """Sends a signal and returns the exit code."""
+        self._process.send_signal(signal_number)
+        rest, _ = self._process.communicate(timeout=TIMEOUT_S)
+        self.output += rest
+        return self._process.returncode
+
+
+@pytest.fixture
+def processes() -> Iterator[list[Process]]:
+    """Collects processes to be killed whatever happens to the test."""
+    started: list[Process] = []
+    yield started
+    for process in started:
+        process.end(signal.SIGKILL)
+
+
+def test_run_completes_and_leaves_its_files(tmp_path: Path) -> None:
+    """With learning rate 0 a run ends at its budget; nothing in it lags behind the records."""
+    run_dir = tmp_path / "run"
+    done = _run(
+        *("train", "cartpole-vtrace", "--run-dir", run_dir, "--json"),
+        *("--total-env-steps", 20_000, "--learning-rate", 0, "--lstm-size", 8),
+        *("--frame-stack", 2, "--see-last-step", "--report-every-s", 1),
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["env_steps"] >= 20_000
+    reports = _reports(run_dir)
+    assert [name for report in reports for name in report if not is_known(name)] == []
+    deviations = [
+        report["policy/max_abs_log_rho_at_zero_lag"]
+        for report in reports
+        if "policy/max_abs_log_rho_at_zero_lag" in report
+    ]
+    assert deviations and max(deviations) < 1e-4
+    # Weights that never change: nothing may tell target from behaviour policy.
+    assert max(abs(r["policy/log_rho_mean"]) for r in reports if "policy/log_rho_mean" in r) < 1e-4
+    assert (run_dir / "config.yaml").exists()
+    assert list(run_dir.glob("events.out.tfevents*"))
+    checkpoint = load_checkpoint(run_dir / "checkpoints")
+    assert checkpoint.learner_step == result["learner_steps"]
+
+
+def test_sigterm_saves_and_resume_goes_on(tmp_path: Path, processes: list[Process]) -> None:
+    """SIGTERM ends a run with exit code 0; --resume goes on with its counters and flags."""
+    run_dir = tmp_path / "run"
+    flags = ("--run-dir", run_dir, "--report-every-s", 0.5)
+    process = Process("train", "cartpole-vtrace", *flags, *ENDLESS, "--learning-rate", 3e-4)
+    processes.append(process)
+    process.read_until(r"[1-9]\d* updates")
+    assert process.end(signal.SIGTERM) == 0, process.output
+    before = load_checkpoint(run_dir / "checkpoints").state["counters"]
+
+    budget = before["env_steps"] + 5_000
+    done = _run(
+        *("train", "cartpole-vtrace", "--resume", "--json", "--run-dir", run_dir),
+        *("--total-env-steps", budget),
+    )
+    assert done.returncode == 0, done.stderr
+    after = json.loads(done.stdout)
+    assert budget <= after["env_steps"] < budget + 5_000
+    assert after["learner_steps"] > before["learner_steps"]
+    assert after["episodes"] > before["episodes"]
+    assert "learning_rate: 0.0003" in (run_dir / "config.yaml").read_text()
+
+
+def test_learner_and_actor_in_two_terminals_survive_a_restart(
+    tmp_path: Path, processes: list[Process]
+) -> None:
+    """Over TCP; the learner is killed and resumed, the actor finds it again by itself."""
+    run_dir = tmp_path / "run"
+    flags = (*("--run-dir", run_dir), *ENDLESS, "--report-every-s", 0.5, "--checkpoint-every-s", 1)
+    learner = Process("learner", "cartpole-vtrace", *flags, "--listen", "127.0.0.1:0")
+    processes.append(learner)
+    address = learner.read_until(r"listening on (127\.0\.0\.1:\d+)")[1]
+    actor = Process("actor", "--learner", address, "--max-backoff-s", 0.5)
+    processes.append(actor)
+    learner.read_until(r"saved .*checkpoints")
+    assert learner.end(signal.SIGKILL) == -signal.SIGKILL
+    steps = load_checkpoint(run_dir / "checkpoints").state["env_steps"]
+
+    learner = Process("learner", "cartpole-vtrace", *flags, "--resume", "--listen", address)
+    processes.append(learner)
+    resumed = learner.read_until(r"resuming .* at ([\d,]+) env steps")[1]
+    assert int(resumed.replace(",", "")) == steps
+    learner.read_until(r"1 actors")
+    assert learner.end(signal.SIGINT) == 0, learner.output
+    assert actor.end(signal.SIGTERM) == 0
+    assert actor.output.count("connected to run") == 2
+
+
+def test_killed_local_actor_is_replaced(tmp_path: Path, processes: list[Process]) -> None:
+    """`seed train` goes on with a new actor when one is killed."""
+    process = Process(
+        *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run", *ENDLESS),
+        *("--report-every-s", 0.5),
+    )
+    processes.append(process)
+    pid = process.read_until(r"local actor 0 is process (\d+)")[1]
+    process.read_until(r"1 actors")
+    subprocess.run(["kill", "-9", pid], check=True)
+    process.read_until(r"local actor 0 was killed by signal 9")
+    process.read_until(r"connected to run")
+    assert process.end(signal.SIGINT) == 0, process.output
+
+
+def test_environment_that_does_not_exist_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    """An actor that cannot make its environment ends `seed train` with one line each."""
+    done = _run(
+        *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run"),
+        *("--env-id", "NoSuchEnv-v0"),
+    )
+    assert done.returncode == 1
+    assert "env_id" in done.stderr and "NoSuchEnv-v0" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_run_directory_in_use_is_refused(tmp_path: Path) -> None:
+    """Without --resume a run never mixes with an earlier one's files."""
+    (tmp_path / "metrics.jsonl").write_text("")
+    done = _run("train", "cartpole-vtrace", "--run-dir", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("seed train: run_dir: expected")
+
+
+def test_any_gymnasium_id_works_by_itself(tmp_path: Path) -> None:
+    """A discrete observation space trains and evaluates with nothing but --env-id."""
+    run_dir = tmp_path / "run"
+    flags = ("--env-id", "FrozenLake-v1", "--total-env-steps", 2_000, "--run-dir", run_dir)
+    done = _run("train", "cartpole-vtrace", *flags)
+    assert done.returncode == 0, done.stderr
+    done = _run("eval", run_dir, "--episodes", 5, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["eval_episodes"] == len(result["returns"]) == 5
+
+
+def test_thread_that_raises_ends_the_process_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error in the trainer is printed and gives exit code 1; nothing hangs."""
+
+    def explode(*_: object) -> None:
+        raise RuntimeError("boom in the loss")
+
+    monkeypatch.setattr(VTraceAgent, "loss", explode)
+    flags = ["cartpole-vtrace", "--run-dir", str(tmp_path / "run"), "--json", *ENDLESS]
+    preset, args = parse_preset(TrainArgs, "train", flags)
+    assert run_learner(preset, args, ActorProcesses(1)) == 1
+    errors = capsys.readouterr().err
+    assert "boom in the loss" in errors and "Traceback" in errors
+    assert not (tmp_path / "run" / "checkpoints").exists()
