@@ -1,0 +1,132 @@
+"""ALE/* games through ale-py's native vectorised emulator, every default set by name.
+
+Used by `envs.py`. Leaves frame stacking and reward clipping to the learner, so that
+one frame travels and returns stay true.
+"""
+
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
+from gymnasium.vector.utils import batch_space
+
+from seed.config import AtariConfig
+from seed.errors import ConfigError, expected
+
+# ALE greets on stderr once per environment otherwise.
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+
+# Emulated frames per second of the console.
+FRAMES_PER_S = 60
+
+
+def make_atari(game: str, config: AtariConfig, *, num_envs: int, num_threads: int) -> VectorEnv:
+    """Returns `num_envs` games.
+
+    Args:
+      game: ROM name ("ms_pacman").
+      config: the game's settings.
+      num_envs: games that step together.
+      num_threads: threads that step them; ale-py caps it at the cores.
+    """
+    emulator = AtariVectorEnv(
+        game,
+        num_envs,
+        batch_size=num_envs,
+        num_threads=num_threads,
+        thread_affinity_offset=-1,
+        max_num_frames_per_episode=config.max_frames_per_episode,
+        repeat_action_probability=config.repeat_action_probability,
+        full_action_space=config.full_action_space,
+        continuous=False,
+        autoreset_mode=AutoresetMode.NEXT_STEP,
+        img_height=config.screen_size,
+        img_width=config.screen_size,
+        grayscale=config.grayscale,
+        stack_num=1,
+        frameskip=config.frame_skip,
+        maxpool=config.max_pool,
+        noop_max=config.noop_max,
+        # `episodic_life` resets the game at each lost life; `life_loss_info` does
+        # what papers mean: terminated, and the game goes on.
+        episodic_life=False,
+        life_loss_info=config.life_loss_terminal,
+        reward_clipping=False,
+        use_fire_reset=False,
+    )
+    return _Screens(emulator, games_outlive_terminated=config.life_loss_terminal)
+
+
+class _Screens(VectorWrapper):
+    """Drops the frame-stack axis of 1; with life-loss terminals adds info["is_first"].
+
+    A game's first frame number, frame_number - episode_frame_number, stays what it
+    is while the game goes on and changes with every reset. Nothing else tells the
+    two apart: `terminated` marks lost lives too, and some games go on at 0 lives.
+    """
+
+    def __init__(self, env: AtariVectorEnv, *, games_outlive_terminated: bool) -> None:
+        super().__init__(env)
+        stacked = env.single_observation_space
+        assert isinstance(stacked, spaces.Box)
+        self.single_observation_space = spaces.Box(0, 255, stacked.shape[1:], np.uint8)
+        self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        self._games_outlive_terminated = games_outlive_terminated
+        self._game_starts = np.zeros(env.num_envs, np.int32)
+
+    def reset(
+        self, *, seed: Any = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Starts a new game everywhere; returns (uint8 [E, H, W] or [E, H, W, 3], info)."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._game_starts = _game_starts(info)
+        return observation[:, 0], info
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Applies int64 [E] actions, which must be in range: ale-py waits forever otherwise."""
+        observation, rewards, terminated, truncated, info = self.env.step(actions)
+        if self._games_outlive_terminated:
+            game_starts = _game_starts(info)
+            info["is_first"] = game_starts != self._game_starts
+            self._game_starts = game_starts
+        return observation[:, 0], rewards, terminated, truncated, info
+
+
+def _game_starts(info: dict[str, Any]) -> np.ndarray:
+    return info["frame_number"] - info["episode_frame_number"]
+
+
+def make_rendered_atari(env_id: str, config: AtariConfig) -> gymnasium.Env:
+    """Returns one game with the same observations that can also be rendered in colour.
+
+    Slower by half than the vectorised emulator, and starts with 1 to noop_max - 1
+    no-ops where that starts with 0 to noop_max - 1.
+    """
+    if config.frame_skip > 1 and not config.max_pool:
+        raise ConfigError(expected("max_pool", "True with video", config.max_pool))
+    env = gymnasium.make(
+        env_id,
+        render_mode="rgb_array",
+        frameskip=1,
+        repeat_action_probability=config.repeat_action_probability,
+        full_action_space=config.full_action_space,
+        max_num_frames_per_episode=config.max_frames_per_episode,
+    )
+    env.metadata = {**env.metadata, "render_fps": FRAMES_PER_S / config.frame_skip}
+    return gymnasium.wrappers.AtariPreprocessing(
+        env,
+        noop_max=config.noop_max - 1,
+        frame_skip=config.frame_skip,
+        screen_size=config.screen_size,
+        # Marking lost lives serves training only; a video is of a whole game.
+        terminal_on_life_loss=False,
+        grayscale_obs=config.grayscale,
+        grayscale_newaxis=False,
+        scale_obs=False,
+    )

@@ -1,0 +1,209 @@
+"""The actor's side of protos/inference.proto, over synchronous gRPC.
+
+Used in the actor's main thread; gRPC's own threads write and read the socket.
+The one place where `grpc.RpcError` becomes an error of `seed.errors`. Leaves
+retrying to `session.py`.
+"""
+
+import contextlib
+import math
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import grpc
+import numpy as np
+
+from seed.errors import (
+    IncompatibleError,
+    LearnerUnavailableError,
+    SeedError,
+    WireError,
+    error_from_status,
+    expected,
+)
+from seed.pb import inference_pb2 as pb
+from seed.pb import inference_pb2_grpc as pb_grpc
+from seed.wire import (
+    PROTOCOL_VERSION,
+    EnvOutputs,
+    Hello,
+    decode_actions,
+    encode_env_outputs,
+    encode_hello,
+)
+
+# Room for a message's framing, and for every environment to report an episode.
+_MESSAGE_SLACK_BYTES = 64 * 1024
+_BYTES_PER_EPISODE = 32
+
+# A signal that arrives in the instant before a wait does not interrupt it: the
+# handler runs only when it ends. So no wait of the main thread is longer.
+LONGEST_WAIT_S = 0.2
+
+# How long the learner may take to end a stream that the actor has ended.
+_CLOSE_GRACE_S = 1.0
+
+_CHANNEL_OPTIONS = [
+    # A dead machine sends no FIN: notice within keepalive time + timeout. The
+    # learner must allow pings as frequent as these while it sends nothing
+    # (grpc.http2.min_ping_interval_without_data_ms), else it ends the connection.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Each channel connects at once instead of inheriting the backoff of the last
+    # one; `session.py` decides when to try again.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+def open_channel(address: str, hello: Hello | None = None) -> grpc.Channel:
+    """Returns a channel to "host:port" or "unix:/path", connected on first use.
+
+    Args:
+      address: where the learner listens.
+      hello: bounds the size of messages by what its groups can send and receive;
+        without it gRPC's defaults hold.
+    """
+    options = list(_CHANNEL_OPTIONS)
+    if hello is not None:
+        sent, received = _message_bytes(hello)
+        options.append(("grpc.max_send_message_length", sent))
+        options.append(("grpc.max_receive_message_length", received))
+    return grpc.insecure_channel(address, options)
+
+
+def _message_bytes(hello: Hello) -> tuple[int, int]:
+    """Returns the largest (sent, received) message of an actor's stream."""
+    num_envs = max(hello.group_sizes)
+    observation = sum(leaf.num_bytes for leaf in hello.spec.observations)
+    reward_and_flags = 5
+    sent = num_envs * (observation + reward_and_flags + _BYTES_PER_EPISODE)
+    received = num_envs * math.prod(hello.spec.action.shape) * 8
+    return sent + _MESSAGE_SLACK_BYTES, received + _MESSAGE_SLACK_BYTES
+
+
+def fetch_task(channel: grpc.Channel, role: pb.Role, timeout_s: float) -> pb.Task:
+    """Asks the learner what to do.
+
+    Raises:
+      LearnerUnavailableError: no answer, for now.
+      IncompatibleError: the learner speaks another version.
+      WireError: a task without environments.
+    """
+    request = pb.GetTaskRequest(protocol_version=PROTOCOL_VERSION, role=role)
+    with _translated_errors():
+        task = pb_grpc.InferenceStub(channel).GetTask(request, timeout=timeout_s)
+    if task.protocol_version != PROTOCOL_VERSION:
+        wanted, got = f"the actor's {PROTOCOL_VERSION}", f"the learner's {task.protocol_version}"
+        raise IncompatibleError(expected("protocol_version", wanted, got))
+    for field in ("envs_per_group", "num_groups"):
+        if getattr(task, field) < 1:
+            raise WireError(expected(field, "at least 1", getattr(task, field)))
+    return task
+
+
+class PolicyStream:
+    """One `Act` stream: the connection through which `run_loop` gets its actions.
+
+        with PolicyStream(channel, hello, timeout_s) as stream:   # hello, welcome
+            stream.send(outputs)
+            group, actions = stream.receive()
+
+    One thread uses it; another, its own, waits on the socket. For a signal that
+    interrupts a wait inside gRPC leaves the stream unusable, whereas one that
+    interrupts `receive` does no harm. Leaving the context ends the stream in at
+    most a second, whatever the learner does.
+    """
+
+    def __init__(self, channel: grpc.Channel, hello: Hello, timeout_s: float) -> None:
+        """Opens the stream and waits for the welcome.
+
+        Raises:
+          LearnerUnavailableError: no welcome within `timeout_s`, or no learner.
+          WireError, IncompatibleError: the learner refuses the hello.
+        """
+        self._hello = hello
+        # Neither queue grows: a group sends nothing before its last step is answered.
+        self._requests: queue.SimpleQueue[pb.ActRequest | None] = queue.SimpleQueue()
+        self._responses: queue.SimpleQueue[pb.ActResponse | SeedError] = queue.SimpleQueue()
+        self._requests.put(encode_hello(hello))
+        self._call = pb_grpc.InferenceStub(channel).Act(iter(self._requests.get, None))
+        self._reader = threading.Thread(target=self._read, name="policy-stream", daemon=True)
+        self._reader.start()
+        try:
+            self.welcome = self._next("welcome", timeout_s).welcome
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, outputs: EnvOutputs) -> None:
+        """Hands one step of a group to gRPC; a lost connection shows in `receive`."""
+        self._requests.put(encode_env_outputs(outputs, self._hello.spec))
+
+    def receive(self) -> tuple[int, np.ndarray]:
+        """Waits for the next answer: (group, actions [E], read-only).
+
+        Raises:
+          LearnerUnavailableError: the connection or the learner is gone.
+          WireError: either side sent what the other cannot accept.
+        """
+        return decode_actions(self._next("actions").actions, self._hello)
+
+    def close(self) -> None:
+        """Ends the stream; unanswered steps are dropped."""
+        self._requests.put(None)
+        self._reader.join(_CLOSE_GRACE_S)
+        self._call.cancel()
+        self._reader.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _next(self, payload: str, timeout_s: float = math.inf) -> pb.ActResponse:
+        response = self._take(timeout_s)
+        if response is None:
+            raise LearnerUnavailableError(f"no {payload} in {timeout_s:g} s")
+        if isinstance(response, SeedError):
+            raise response
+        if response.WhichOneof("payload") != payload:
+            raise WireError(expected("payload", payload, response.WhichOneof("payload")))
+        return response
+
+    def _take(self, timeout_s: float) -> pb.ActResponse | SeedError | None:
+        give_up = time.monotonic() + timeout_s
+        while (left_s := give_up - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                return self._responses.get(timeout=min(left_s, LONGEST_WAIT_S))
+        return None
+
+    def _read(self) -> None:
+        """Passes on what the learner sends, and last the reason why it sends no more."""
+        try:
+            with _translated_errors():
+                for response in self._call:
+                    self._responses.put(response)
+            self._responses.put(LearnerUnavailableError("the learner ended the stream"))
+        except SeedError as error:
+            self._responses.put(error)
+
+
+@contextlib.contextmanager
+def _translated_errors() -> Iterator[None]:
+    try:
+        yield
+    except grpc.RpcError as error:
+        assert isinstance(error, grpc.Call)
+        raise error_from_status(error.code(), error.details() or "") from error

@@ -1,0 +1,101 @@
+"""Environment settings -> a group of environments.
+
+Called by the session before a stream is open. Importing it registers `seed/*`.
+A new kind of environment gets a branch in `make_vector_env` and a line in
+tests/actors/test_env_contract.py.
+"""
+
+import dataclasses
+import functools
+import importlib
+from pathlib import Path
+
+import ale_py
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec as RegisteredEnv
+from gymnasium.vector import VectorEnv
+
+from actors.atari import make_atari, make_rendered_atari
+from actors.group import EnvGroup
+from actors.sync_vector_env import SyncVectorEnv
+from actors.video import RecordFirstEpisode
+from seed.config import EnvConfig
+from seed.config_file import env_settings_from_json
+from seed.errors import ConfigError, expected
+
+gymnasium.register_envs(ale_py)
+gymnasium.register("seed/Catch-v0", entry_point="actors.catch:Catch")
+gymnasium.register("seed/Null-v0", vector_entry_point="actors.null_env:NullVectorEnv")
+
+
+def decode_settings(env_id: str, settings_json: str) -> EnvConfig:
+    """Returns what a learner's task asks for; raises ConfigError naming a bad setting."""
+    return dataclasses.replace(env_settings_from_json(settings_json or "{}"), env_id=env_id)
+
+
+def make_group(
+    config: EnvConfig, *, index: int, num_envs: int, base_seed: int, num_threads: int = 1
+) -> EnvGroup:
+    """Returns the `index`-th group of an actor, with a seed of its own."""
+    vector_env = make_vector_env(config, num_envs=num_envs, num_threads=num_threads)
+    return EnvGroup(vector_env, index=index, rng_seed=_group_seed(base_seed, index))
+
+
+def make_video_group(config: EnvConfig, path: Path, *, base_seed: int) -> EnvGroup:
+    """Returns a group of one environment whose first full episode is written to `path`."""
+    registered = _registered(config.env_id)
+
+    def make_env() -> gymnasium.Env:
+        if config.is_atari:
+            return RecordFirstEpisode(make_rendered_atari(config.env_id, config.atari), path)
+        env = _make_env(registered, {**config.make_kwargs, "render_mode": "rgb_array"})
+        return RecordFirstEpisode(env, path)
+
+    return EnvGroup(SyncVectorEnv(make_env, 1), index=0, rng_seed=_group_seed(base_seed, 0))
+
+
+def make_vector_env(config: EnvConfig, *, num_envs: int, num_threads: int = 1) -> VectorEnv:
+    """Returns `num_envs` environments in NEXT_STEP autoreset.
+
+    Args:
+      config: which environment. "ALE/*" takes the native emulator, an id that is
+        registered as vectorised only its own class, any other one copy per
+        environment.
+      num_envs: environments that step together.
+      num_threads: threads that step them, where they can use more than one (ALE/*).
+    """
+    registered = _registered(config.env_id)
+    if config.is_atari:
+        game = registered.kwargs["game"]
+        return make_atari(game, config.atari, num_envs=num_envs, num_threads=num_threads)
+    if registered.entry_point is None:
+        return gymnasium.make_vec(registered, num_envs=num_envs, **config.make_kwargs)
+    return SyncVectorEnv(functools.partial(_make_env, registered, config.make_kwargs), num_envs)
+
+
+def _registered(env_id: str) -> RegisteredEnv:
+    """Finds an id ("Env-v0", or "module:Env-v0" to import a module first)."""
+    module, _, name = env_id.rpartition(":")
+    try:
+        if module:
+            importlib.import_module(module)
+        return gymnasium.spec(name)
+    except (ImportError, gymnasium.error.Error) as error:
+        wanted = "an environment registered on the actor's machine"
+        raise ConfigError(f"{expected('env_id', wanted, repr(env_id))} ({error})") from error
+
+
+def _make_env(registered: RegisteredEnv, kwargs: dict) -> gymnasium.Env:
+    try:
+        # The checker warns about every oddity on stderr; what matters is checked here.
+        return gymnasium.make(registered, disable_env_checker=True, **kwargs)
+    except (TypeError, gymnasium.error.Error) as error:
+        raise ConfigError(
+            f"{expected('env_kwargs', f'arguments of {registered.id}', kwargs)} ({error})"
+        ) from error
+
+
+def _group_seed(base_seed: int, index: int) -> int:
+    # 30 bits: environments add their index, and ALE takes an int32.
+    return int(np.random.SeedSequence((base_seed, index)).generate_state(1)[0] >> 2)

@@ -1,0 +1,69 @@
+"""The `seed actor` command: flags -> an actor that runs until it is told to stop.
+
+Runs in the main thread of an actor process. Leaves the actor's life to `session.py`.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+
+import tyro
+
+from actors.args import ActorArgs
+from actors.session import Session
+from seed.allocator import keep_freed_memory
+from seed.errors import EnvironmentFailedError, SeedError
+
+_PARENT_POLL_S = 1.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs an actor; returns the exit code of its process.
+
+    0 after SIGTERM or Ctrl-C, 1 after an error that waiting cannot cure.
+    """
+    # KeyboardInterrupt also ends a wait for the learner. SIGINT may have been
+    # ignored by the shell that started us in the background.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    keep_freed_memory()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s actor: %(message)s")
+    try:
+        run(tyro.cli(ActorArgs, prog="seed actor", args=argv), threading.Event())
+    except KeyboardInterrupt:
+        return 0
+    except EnvironmentFailedError:
+        traceback.print_exc()
+        return 1
+    except SeedError as error:
+        print(f"seed actor: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(args: ActorArgs, stop: threading.Event) -> None:
+    """Steps environments until `stop` is set; raises SeedError when it cannot go on."""
+    if args.exit_with_parent:
+        _watch_parent()
+    session = Session(args)
+    try:
+        session.run(stop)
+    finally:
+        session.close()
+
+
+def _watch_parent() -> None:
+    """Sends this process SIGTERM once its parent has gone, even by kill -9."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_POLL_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

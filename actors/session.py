@@ -1,0 +1,141 @@
+"""An actor's life: ask for a task, make environments, stream, and begin again.
+
+Runs in the actor's main thread. Environments outlive the connection, since they
+are dear to make; episodes do not. Leaves flags and exit codes to `main.py`.
+"""
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from actors.args import ActorArgs
+from actors.client import LONGEST_WAIT_S, PolicyStream, fetch_task, open_channel
+from actors.envs import decode_settings, make_group, make_video_group
+from actors.group import EnvGroup
+from actors.loop import run_loop
+from seed.config import EnvConfig
+from seed.errors import LearnerUnavailableError
+from seed.pb import inference_pb2 as pb
+from seed.wire import Hello
+
+_FIRST_BACKOFF_S = 0.5
+
+
+class _Work(NamedTuple):
+    """What of a task decides whether the environments at hand can serve it."""
+
+    env: EnvConfig
+    envs_per_group: int
+    num_groups: int
+
+
+class Session:
+    """Serves one learner address with one set of environments.
+
+    run: +-> GetTask -> environments (kept if they fit) -> Act -> loop --+
+         |                                                              |
+         +------ wait, twice as long each time, up to max_backoff_s <---+
+                 (learner away; any other error ends the actor)
+    """
+
+    def __init__(self, args: ActorArgs) -> None:
+        self._args = args
+        self._role = pb.ROLE_TRAIN if args.role == "train" else pb.ROLE_EVAL
+        self._run_id = uuid.uuid4().hex
+        self._work: _Work | None = None
+        self._groups: list[EnvGroup] = []
+        self._delays_s = backoff_delays_s(args.max_backoff_s)
+
+    def run(self, stop: threading.Event) -> None:
+        """Steps environments until `stop` is set.
+
+        Raises:
+          SeedError: anything but a learner that is away.
+        """
+        while not stop.is_set():
+            try:
+                self._serve(stop)
+            except LearnerUnavailableError as error:
+                delay_s = next(self._delays_s)
+                logging.warning("%s; reconnecting in %.1f s", error, delay_s)
+                _wait(stop, delay_s)
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for group in self._groups:
+            group.close()
+        self._groups = []
+        self._work = None
+
+    def _serve(self, stop: threading.Event) -> None:
+        args = self._args
+        with open_channel(args.learner) as channel:
+            task = fetch_task(channel, self._role, args.connect_timeout_s)
+        self._prepare(task)
+        hello = Hello(
+            run_id=self._run_id,
+            role=self._role,
+            group_sizes=tuple(group.num_envs for group in self._groups),
+            spec=self._groups[0].spec,
+        )
+        with (
+            open_channel(args.learner, hello) as channel,
+            PolicyStream(channel, hello, args.connect_timeout_s) as stream,
+        ):
+            logging.info(
+                "connected to run %s at %s: %s, %d environments in %d groups",
+                stream.welcome.run_name,
+                args.learner,
+                task.env_id,
+                sum(hello.group_sizes),
+                len(hello.group_sizes),
+            )
+            self._delays_s = backoff_delays_s(args.max_backoff_s)
+            run_loop(self._groups, stream, stop)
+
+    def _prepare(self, task: pb.Task) -> None:
+        """Makes the task's environments, unless those of the last task fit."""
+        video = self._args.video
+        work = _Work(
+            env=decode_settings(task.env_id, task.env_settings_json),
+            envs_per_group=1 if video else self._args.envs_per_group or task.envs_per_group,
+            num_groups=1 if video else self._args.num_groups or task.num_groups,
+        )
+        if work == self._work:
+            return
+        self.close()
+        if video:
+            self._groups = [make_video_group(work.env, video, base_seed=task.base_seed)]
+        else:
+            for index in range(work.num_groups):
+                group = make_group(
+                    work.env,
+                    index=index,
+                    num_envs=work.envs_per_group,
+                    base_seed=task.base_seed,
+                    num_threads=self._args.env_threads,
+                )
+                self._groups.append(group)
+        self._work = work
+
+
+def _wait(stop: threading.Event, seconds: float) -> None:
+    give_up = time.monotonic() + seconds
+    while (left_s := give_up - time.monotonic()) > 0:
+        if stop.wait(min(left_s, LONGEST_WAIT_S)):
+            return
+
+
+def backoff_delays_s(longest_s: float) -> Iterator[float]:
+    """Yields seconds to wait: doubling up to `longest_s`, each 50 to 100 % of that.
+
+    The jitter keeps a thousand actors from returning in the same instant.
+    """
+    delay_s = min(_FIRST_BACKOFF_S, longest_s)
+    while True:
+        yield delay_s * random.uniform(0.5, 1.0)
+        delay_s = min(2 * delay_s, longest_s)

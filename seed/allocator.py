@@ -1,0 +1,19 @@
+"""One setting of the C library's allocator, made once at the start of a process."""
+
+import ctypes
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
+
+def keep_freed_memory() -> None:
+    """Stops glibc from returning the memory of each message to the system.
+
+    By default the buffers of one message, and the tensors of one update on the CPU,
+    are unmapped when freed and faulted in page by page for the next: ten times the
+    cost of encoding a group of Atari screens. Does nothing with other C libraries.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, 256 * 1024 * 1024)
+        mallopt(_M_MMAP_THRESHOLD, 32 * 1024 * 1024)

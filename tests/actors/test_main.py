@@ -1,0 +1,129 @@
+"""`python -m actors` as a real process: exit codes, messages, signals."""
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from actors.main import main
+from seed.errors import IncompatibleError
+from seed.wire import EnvOutputs
+from tests.actors.fake_learner import FakeLearner, serving
+
+_TIMEOUT_S = 30
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """A Unix socket of this test's own."""
+    return f"unix:{tmp_path}/learner.sock"
+
+
+def _start(address: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "actors", "--learner", address],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_closes_the_stream_and_exits_0(address: str, signal_number: int) -> None:
+    """The learner sees the stream end, and the user no traceback."""
+    with serving(learner := FakeLearner(), address):
+        process = _start(address)
+        assert learner.stepped.wait(_TIMEOUT_S)
+        process.send_signal(signal_number)
+        _, stderr = process.communicate(timeout=_TIMEOUT_S)
+        assert learner.streams_ended.acquire(timeout=_TIMEOUT_S)
+    assert process.returncode == 0
+    assert "connected to run fake" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_sigterm_ends_a_wait_for_a_silent_learner(address: str) -> None:
+    """An answer that does not come keeps no actor alive."""
+    asked, silence = threading.Event(), threading.Event()
+
+    def never(outputs: EnvOutputs) -> np.ndarray:
+        asked.set()
+        silence.wait(_TIMEOUT_S)
+        raise AssertionError
+
+    with serving(FakeLearner(policy=never), address):
+        process = _start(address)
+        assert asked.wait(_TIMEOUT_S)
+        process.terminate()
+        _, stderr = process.communicate(timeout=_TIMEOUT_S)
+        silence.set()
+    assert process.returncode == 0
+    assert "Traceback" not in stderr
+
+
+def test_actor_ends_with_its_parent_if_told_to(address: str) -> None:
+    """A parent killed by kill -9 leaves no actor behind."""
+    start = (
+        "import subprocess, sys; "
+        "subprocess.run([sys.executable, '-m', 'actors', '--exit-with-parent', "
+        f"'--learner', {address!r}])"
+    )
+    with serving(learner := FakeLearner(), address):
+        parent = subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.DEVNULL)
+        assert learner.stepped.wait(_TIMEOUT_S)
+        parent.kill()
+        parent.wait()
+        assert learner.streams_ended.acquire(timeout=_TIMEOUT_S)
+
+
+def test_refused_hello_exits_1_with_the_learners_reason(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line on stderr says why, without a traceback."""
+    refusal = IncompatibleError("action.num_values: expected 4, got 3")
+    with serving(FakeLearner(refusal=refusal), address):
+        assert main(["--learner", address]) == 1
+    assert "seed actor: action.num_values: expected 4, got 3" in capsys.readouterr().err
+
+
+def test_unknown_environment_exits_1_with_a_message(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The actor's machine may lack what the learner asks for."""
+    with serving(FakeLearner("NoSuchEnv-v0"), address):
+        assert main(["--learner", address]) == 1
+    assert "seed actor: env_id: expected" in capsys.readouterr().err
+
+
+def test_environment_that_keeps_raising_exits_1_with_its_traceback(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The one error whose traceback is the user's to read."""
+    learner = FakeLearner(
+        "tests.actors.odd_envs:odd/Fragile-v0", settings={"env_kwargs": '{"fails_at": 1}'}
+    )
+    with serving(learner, address):
+        assert main(["--learner", address]) == 1
+    stderr = capsys.readouterr().err
+    assert "RuntimeError: the simulator fell over" in stderr
+    assert "EnvironmentFailedError" in stderr
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--learner", "nowhere"],
+        ["--learner", "a:1", "--num-groups", "0"],
+        ["--learner", "a:1", "--max-backoff-s", "0"],
+        ["--learner", "a:1", "--video", "x.mp4", "--envs-per-group", "2"],
+    ],
+    ids=["address", "groups", "backoff", "video"],
+)
+def test_bad_flags_exit_2(flags: list[str]) -> None:
+    """Usage errors are told by the parser."""
+    with pytest.raises(SystemExit) as caught:
+        main(flags)
+    assert caught.value.code == 2

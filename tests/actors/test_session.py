@@ -1,0 +1,133 @@
+"""actors/session.py: one set of environments through tasks, losses and returns."""
+
+import dataclasses
+import itertools
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import actors.session
+from actors.args import ActorArgs
+from actors.main import run
+from actors.session import backoff_delays_s
+from seed.errors import ConfigError
+from seed.wire import EnvOutputs
+from tests.actors.fake_learner import FakeLearner, serving, stay_still
+
+_TIMEOUT_S = 20
+
+
+class _Background:
+    """An actor in a thread of its own."""
+
+    def __init__(self, args: ActorArgs) -> None:
+        self.error: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(args,), daemon=True)
+        self._thread.start()
+
+    def _run(self, args: ActorArgs) -> None:
+        try:
+            run(args, self._stop)
+        except BaseException as error:
+            self.error = error
+
+    def join(self) -> None:
+        self._stop.set()
+        self._thread.join(_TIMEOUT_S)
+        assert not self._thread.is_alive()
+
+
+def _args(address: str) -> ActorArgs:
+    return ActorArgs(learner=address, max_backoff_s=0.05)
+
+
+def test_actor_reconnects_after_learner_restart_with_fresh_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new learner on the same socket meets the same run id and environments, reset."""
+    groups_made = []
+    make_group = actors.session.make_group
+    monkeypatch.setattr(
+        actors.session, "make_group", lambda *a, **k: groups_made.append(1) or make_group(*a, **k)
+    )
+    address = f"unix:{tmp_path}/learner.sock"
+    first, second = FakeLearner(), FakeLearner()
+    with serving(first, address):
+        actor = _Background(_args(address))
+        assert first.stepped.wait(_TIMEOUT_S)
+    with serving(second, address):
+        assert second.stepped.wait(_TIMEOUT_S)
+        actor.join()
+    assert actor.error is None
+    assert [row.group for row in second.outputs[:2]] == [0, 1]
+    assert all(row.is_first.all() for row in second.outputs[:2])
+    assert {hello.run_id for hello in first.hellos + second.hellos} == {first.hellos[0].run_id}
+    assert len(groups_made) == 2
+
+
+def test_actor_takes_up_another_task_after_learner_restart(tmp_path: Path) -> None:
+    """Environments are made anew when the new learner asks for others."""
+    address = f"unix:{tmp_path}/learner.sock"
+    second = FakeLearner("CartPole-v1")
+    with serving(first := FakeLearner(), address):
+        actor = _Background(_args(address))
+        assert first.stepped.wait(_TIMEOUT_S)
+    with serving(second, address):
+        assert second.stepped.wait(_TIMEOUT_S)
+        actor.join()
+    assert second.hellos[0].spec.observations[0].shape == (4,)
+
+
+def test_actor_waits_for_a_learner_that_is_not_there_yet(tmp_path: Path) -> None:
+    """Actors may start before their learner."""
+    address = f"unix:{tmp_path}/learner.sock"
+    actor = _Background(_args(address))
+    with serving(learner := FakeLearner(), address):
+        assert learner.stepped.wait(_TIMEOUT_S)
+        actor.join()
+    assert actor.error is None
+
+
+def test_user_overrides_the_group_sizes_of_the_task(tmp_path: Path) -> None:
+    """Flags win over what the learner asks for."""
+    address = f"unix:{tmp_path}/learner.sock"
+    with serving(learner := FakeLearner(), address):
+        actor = _Background(dataclasses.replace(_args(address), envs_per_group=3, num_groups=1))
+        assert learner.stepped.wait(_TIMEOUT_S)
+        actor.join()
+    assert learner.hellos[0].group_sizes == (3,)
+
+
+def test_bad_task_ends_the_actor(tmp_path: Path) -> None:
+    """Settings that cannot work are no reason to wait."""
+    address = f"unix:{tmp_path}/learner.sock"
+    learner = FakeLearner(settings={"colour": "red"})
+    with (
+        serving(learner, address),
+        pytest.raises(ConfigError, match="colour"),
+    ):
+        run(_args(address), threading.Event())
+
+
+def test_wrong_actions_end_the_actor(tmp_path: Path) -> None:
+    """An action out of range never reaches the environment."""
+
+    def wild(outputs: EnvOutputs) -> np.ndarray:
+        return stay_still(outputs) + 3
+
+    address = f"unix:{tmp_path}/learner.sock"
+    with (
+        serving(FakeLearner(policy=wild), address),
+        pytest.raises(ValueError, match=r"actions: expected 0 \.\. 2"),
+    ):
+        run(_args(address), threading.Event())
+
+
+def test_backoff_doubles_with_jitter_up_to_its_cap() -> None:
+    """Each delay is 50 to 100 % of 0.5, 1, 2, 4, 5, 5, ... seconds."""
+    delays = list(itertools.islice(backoff_delays_s(5.0), 6))
+    for delay, longest in zip(delays, (0.5, 1, 2, 4, 5, 5), strict=True):
+        assert longest / 2 <= delay <= longest
