@@ -28,6 +28,7 @@ from learner.checkpoint import load_checkpoint
 from learner.metrics import Metrics
 from learner.records import Rows, Unrolls
 from learner.server import InferenceService, ServerThread
+from learner.setup import set_up_torch
 from learner.threads import start_thread
 from learner.trainer import Trainer
 from seed import wire
@@ -259,7 +260,7 @@ def _null_task(args: WireArgs) -> pb.Task:
 
 def main(argv: Sequence[str]) -> int:
     """Measures one part and prints a JSON object; returns the exit code."""
-    torch.set_num_threads(1)
+    set_up_torch("cpu", torch_threads=1)
     args = tyro.extras.subcommand_cli_from_dict(
         {"forward": ForwardArgs, "train": TrainArgs, "wire": WireArgs},
         prog="python -m learner.bench",

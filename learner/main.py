@@ -66,6 +66,8 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
         return 1
     if args.json:
         print(json.dumps(final | {"run_dir": os.fspath(args.run_dir)}))
+    else:
+        print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
     return 0
 
 

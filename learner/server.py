@@ -46,6 +46,9 @@ _SERVER_OPTIONS = [
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # A busy port is an error, not a second listener that gets half the actors.
     ("grpc.so_reuseport", 0),
+    # Actors ping every 30 s, also while a paused learner sends them nothing, which
+    # gRPC would by default take for abuse.
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
 ]
 
 

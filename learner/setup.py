@@ -9,6 +9,7 @@ from typing import Protocol
 
 import torch
 
+from seed.allocator import keep_freed_memory
 from seed.errors import ConfigError, expected
 
 
@@ -47,7 +48,7 @@ class StopRequest:
 
 
 def set_up_torch(device_name: str, *, torch_threads: int) -> torch.device:
-    """Returns the device to use, with torch's own threads set for it.
+    """Returns the device to use, with torch's threads and the allocator set for it.
 
     Args:
       device_name: "auto" for CUDA where there is one, or as torch names it.
@@ -64,6 +65,7 @@ def set_up_torch(device_name: str, *, torch_threads: int) -> torch.device:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(expected("device", "one that this machine has", name)) from error
+    keep_freed_memory()
     # One operation on half of the cores: the others infer and step environments.
     torch.set_num_threads(torch_threads or max(1, (os.cpu_count() or 1) // 2))
     return device

@@ -2,7 +2,8 @@
 
 Two copies take turns. `publish` writes the idle one; `acquire` swaps it in between
 two batches. So the optimiser never writes what a forward reads, and no forward
-mixes two versions.
+mixes two versions. On a GPU both threads use the default stream, which keeps the
+copy behind the forwards that read the idle weights before it.
 """
 
 import threading
@@ -20,7 +21,6 @@ class PublishedWeights:
         self._idle = idle.eval()
         self._active_version = -1
         self._idle_version = -1
-        self._copied: torch.cuda.Event | None = None
         self._lock = threading.Lock()
 
     @torch.no_grad()
@@ -32,9 +32,6 @@ class PublishedWeights:
             for target, source in zip(targets, sources, strict=True):
                 target.copy_(source, non_blocking=True)
             self._idle_version = version
-            if targets[0].is_cuda:
-                self._copied = torch.cuda.Event()
-                self._copied.record()
 
     def acquire(self) -> tuple[nn.Module, int]:
         """Returns (network, version), the newest published.
@@ -44,8 +41,6 @@ class PublishedWeights:
         """
         with self._lock:
             if self._idle_version > self._active_version:
-                if self._copied is not None:
-                    torch.cuda.current_stream().wait_event(self._copied)
                 self._active, self._idle = self._idle, self._active
                 self._active_version = self._idle_version
             return self._active, self._active_version

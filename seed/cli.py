@@ -45,7 +45,7 @@ def _train(argv: Sequence[str]) -> int:
     _require_extra("actor", "gymnasium")
     from learner.main import run_learner
 
-    return run_learner(preset, args, ActorProcesses(args.num_actors))
+    return run_learner(preset, args, ActorProcesses(args.num_actors, log_dir=args.run_dir))
 
 
 def _learner(argv: Sequence[str]) -> int:
@@ -77,7 +77,7 @@ def _eval(argv: Sequence[str]) -> int:
     actor_flags = ["--role", "eval"]
     if args.video is not None:
         actor_flags += ["--video", str(args.video)]
-    return run_evaluation(args, ActorProcesses(1, actor_flags))
+    return run_evaluation(args, ActorProcesses(1, extra_args=actor_flags))
 
 
 def _bench(argv: Sequence[str]) -> int:

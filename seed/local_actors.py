@@ -19,14 +19,24 @@ _LOG = logging.getLogger(__name__)
 # How long an actor may take to close its environments when told to stop.
 _STOP_GRACE_S = 10.0
 
+# Of the log of an actor that gave up, so much is shown.
+_SHOWN_LOG_LINES = 40
+
 
 class ActorProcesses:
-    """`num_actors` actors, restarted when killed, from `start` to `close`."""
+    """`num_actors` actors, restarted when killed, from `start` to `close`.
 
-    def __init__(self, num_actors: int, extra_args: Sequence[str] = ()) -> None:
+    What they log goes to files of their own, not across the learner's terminal.
+    """
+
+    def __init__(
+        self, num_actors: int, *, log_dir: Path | None = None, extra_args: Sequence[str] = ()
+    ) -> None:
+        """Logs go to `log_dir`/actor-<i>.log, made at `start`; None: kept until `close`."""
         self._directory = Path(tempfile.mkdtemp(prefix="seed-"))
         self.address = f"unix:{self._directory / 'learner.sock'}"
         self._num_actors = num_actors
+        self._log_dir = log_dir or self._directory
         self._extra_args = extra_args
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -41,7 +51,9 @@ class ActorProcesses:
             if code is None:
                 continue
             if code >= 0:
-                raise SeedError(f"local actor {index} exited with code {code}, see its message")
+                log = self._log_path(index).read_text(errors="replace").splitlines()
+                shown = "\n".join(log[-_SHOWN_LOG_LINES:])
+                raise SeedError(f"local actor {index} exited with code {code}:\n{shown}")
             _LOG.warning("local actor %d was killed by signal %d; starting another", index, -code)
             self._processes[index] = self._spawn(index)
 
@@ -57,13 +69,18 @@ class ActorProcesses:
                 process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    def _log_path(self, index: int) -> Path:
+        return self._log_dir / f"actor-{index}.log"
+
     def _spawn(self, index: int) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "actors", "--learner", self.address]
-        # Own session: Ctrl-C reaches the learner, which then ends its actors in order.
-        process = subprocess.Popen(
-            [*command, "--exit-with-parent", *self._extra_args],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with self._log_path(index).open("ab") as log:
+            # Own session: Ctrl-C reaches the learner, which then ends its actors in order.
+            process = subprocess.Popen(
+                [*command, "--exit-with-parent", *self._extra_args],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
         _LOG.info("local actor %d is process %d", index, process.pid)
         return process

@@ -155,12 +155,14 @@ def test_killed_local_actor_is_replaced(tmp_path: Path, processes: list[Process]
     process.read_until(r"1 actors")
     subprocess.run(["kill", "-9", pid], check=True)
     process.read_until(r"local actor 0 was killed by signal 9")
-    process.read_until(r"connected to run")
+    process.read_until(r"0 actors")
+    process.read_until(r"1 actors")
     assert process.end(signal.SIGINT) == 0, process.output
+    assert (tmp_path / "run" / "actor-0.log").read_text().count("connected to run") == 2
 
 
 def test_environment_that_does_not_exist_ends_the_run_with_its_name(tmp_path: Path) -> None:
-    """An actor that cannot make its environment ends `seed train` with one line each."""
+    """An actor that cannot make its environment ends `seed train` with its message."""
     done = _run(
         *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run"),
         *("--env-id", "NoSuchEnv-v0"),
