@@ -104,6 +104,13 @@ def concatenate_unrolls(parts: list[Unrolls]) -> Unrolls:
     return merged._replace(initial_state=map_tensors(lambda *xs: torch.cat(xs), *states))
 
 
+def index_unrolls(unrolls: Unrolls, which: Tensor) -> Unrolls:
+    """Returns copies of the unrolls numbered `which`, int64 [n]."""
+    selected = map_tensors(lambda x: x.index_select(1, which), unrolls._replace(initial_state={}))
+    state = map_tensors(lambda x: x.index_select(0, which), unrolls.initial_state)
+    return selected._replace(initial_state=state)
+
+
 def select_unrolls(unrolls: Unrolls, start: int, stop: int) -> Unrolls:
     """Returns unrolls `start` to `stop` (exclusive) as views."""
     stateless = unrolls._replace(initial_state={})

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from learner.records import State
+from learner.rows import write_rows
 
 
 class SlotAllocator:
@@ -70,5 +71,5 @@ class SlotStates:
     def scatter(self, slots: Tensor, state: State, actions: Tensor) -> None:
         """Stores the state after a row and the action chosen at it."""
         for name, held in self._state.items():
-            held.index_copy_(0, slots, state[name])
-        self._last_actions.index_copy_(0, slots, actions)
+            write_rows(held, slots, state[name])
+        write_rows(self._last_actions, slots, actions)

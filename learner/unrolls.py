@@ -11,24 +11,33 @@ of the slot's next unroll:
 The network's state before row 0 and before row 4 is kept for them. Slots fill
 independently, so any mix of actors may share a batch. An actor that leaves simply
 stops appending; `begin` discards what it left when its slot is used again.
+
+Environments that step together would also complete their unrolls together: a burst
+that fills the queue, stalls everybody, and grows stale in it. So slots start out of
+phase, in blocks of one batch: a block leaves out its first rows after an actor joins,
+fewer than T, by a sequence that is even for any number of blocks.
 """
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from learner.records import State, Unrolls, map_tensors
+from learner.records import State, Unrolls, index_unrolls, map_tensors
+from learner.rows import write_rows
 
 
 class UnrollStore:
     """Open unrolls of all slots: tensors [(T + 1) * capacity, ...] on the device."""
 
-    def __init__(self, unroll_length: int, device: torch.device) -> None:
+    def __init__(self, unroll_length: int, device: torch.device, *, block_size: int) -> None:
+        """`block_size` neighbouring slots start in phase, blocks do not; 0: all do."""
         self._num_rows = unroll_length + 1
+        self._block_size = block_size
         self._device = device
         self._capacity = 0
-        # Row that each slot writes next, in [0, T + 1). Kept on the host: which
-        # unrolls are full is known without asking the device.
+        # Row that each slot writes next, in [0, T + 1); negative while it leaves rows
+        # out. Kept on the host: which unrolls are full is known without asking the
+        # device.
         self._cursors = np.zeros(0, np.int64)
         self._records: Unrolls | None = None
         self._next_initial_state: State = {}
@@ -46,6 +55,9 @@ class UnrollStore:
     def begin(self, slots: np.ndarray) -> None:
         """Discards the open unrolls of `slots`: a new actor sits there."""
         self._cursors[slots] = 0
+        if self._block_size:
+            phases = van_der_corput(slots // self._block_size)
+            self._cursors[slots] = -(phases * (self._num_rows - 1)).astype(np.int64)
 
     def append(self, slots: np.ndarray, step: Unrolls) -> Unrolls | None:
         """Stores one row of each of N slots; returns the unrolls this completes.
@@ -60,19 +72,24 @@ class UnrollStore:
         """
         if self._records is None:
             self._allocate(step, self._capacity)
-        assert self._records is not None
         cursors = self._cursors[slots]
-        self._write(slots, cursors, step)
         self._cursors[slots] = cursors + 1
+        if cursors.min() < 0:
+            kept = np.flatnonzero(cursors >= 0)
+            slots, cursors, step = slots[kept], cursors[kept], self._select(step, kept)
+        self._write(slots, cursors, step)
         full = slots[cursors + 1 == self._num_rows]
         return self._emit(full) if len(full) else None
+
+    def _select(self, step: Unrolls, chosen: np.ndarray) -> Unrolls:
+        return index_unrolls(step, self._to_device(chosen))
 
     def _write(self, slots: np.ndarray, cursors: np.ndarray, step: Unrolls) -> None:
         assert self._records is not None
         flat = self._to_device(cursors * self._capacity + slots)
         stateless = self._records._replace(initial_state={})
         map_tensors(
-            lambda held, row: held.flatten(0, 1).index_copy_(0, flat, row.squeeze(0)),
+            lambda held, row: _write(held.flatten(0, 1), flat, row.squeeze(0)),
             stateless,
             step._replace(initial_state={}),
         )
@@ -87,22 +104,18 @@ class UnrollStore:
     ) -> None:
         where, which = self._to_device(slots), self._to_device(chosen)
         for name, held in states.items():
-            held.index_copy_(0, where, step_state[name].index_select(0, which))
+            write_rows(held, where, step_state[name].index_select(0, which))
 
     def _emit(self, full: np.ndarray) -> Unrolls:
         assert self._records is not None
         slots = self._to_device(full)
+        unrolls = index_unrolls(self._records, slots)
         stateless = self._records._replace(initial_state={})
-        unrolls: Unrolls = map_tensors(lambda x: x.index_select(1, slots), stateless)
-        initial = self._records.initial_state
-        unrolls = unrolls._replace(
-            initial_state={name: x.index_select(0, slots) for name, x in initial.items()}
-        )
         # The last row is also the first of the next unroll.
-        map_tensors(lambda x: x[0].index_copy_(0, slots, x[-1].index_select(0, slots)), stateless)
-        for name, held in initial.items():
+        map_tensors(lambda x: _write(x[0], slots, x[-1].index_select(0, slots)), stateless)
+        for name, held in self._records.initial_state.items():
             following = self._next_initial_state[name]
-            held.index_copy_(0, slots, following.index_select(0, slots))
+            write_rows(held, slots, following.index_select(0, slots))
         self._cursors[full] = 1
         return unrolls
 
@@ -132,6 +145,24 @@ class UnrollStore:
 
     def _to_device(self, indices: np.ndarray) -> Tensor:
         return torch.from_numpy(indices).to(self._device, non_blocking=True)
+
+
+def _write(held: Tensor, indices: Tensor, rows: Tensor) -> Tensor:
+    write_rows(held, indices, rows)
+    return held
+
+
+def van_der_corput(indices: np.ndarray) -> np.ndarray:
+    """Returns 0, 1/2, 1/4, 3/4, 1/8, ...: float64, even on [0, 1) for any prefix.
+
+    The bits of an index, mirrored at the binary point.
+    """
+    fractions = np.zeros(indices.shape)
+    weight = 0.5
+    while indices.any():
+        fractions += weight * (indices & 1)
+        indices, weight = indices >> 1, weight / 2
+    return fractions
 
 
 def _first_row(records: Unrolls) -> Unrolls:

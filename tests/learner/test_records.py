@@ -1,0 +1,120 @@
+"""Rows -> transitions, and records as batches."""
+
+import pytest
+import torch
+
+from learner.records import (
+    Rows,
+    concatenate_unrolls,
+    index_unrolls,
+    map_tensors,
+    select_unrolls,
+    transitions,
+)
+from tests.learner.builders import env_spec, numbered_unrolls, numbers_of, random_rows, seeded
+
+
+def flags(*rows: int) -> torch.Tensor:
+    """Returns bool [T, 1]."""
+    return torch.tensor(rows, dtype=torch.bool).unsqueeze(1)
+
+
+def rows_of(
+    *, rewards: list[float], is_first: list[int], terminated: list[int], truncated: list[int]
+) -> Rows:
+    """Returns rows [T, 1] of one environment."""
+    num_rows = len(rewards)
+    return Rows(
+        observations=(torch.zeros(num_rows, 1, 3),),
+        rewards=torch.tensor(rewards).unsqueeze(1),
+        previous_actions=torch.zeros(num_rows, 1, dtype=torch.int64),
+        is_first=flags(*is_first),
+        terminated=flags(*terminated),
+        truncated=flags(*truncated),
+    )
+
+
+def test_steps_into_and_out_of_a_terminated_row() -> None:
+    """The drawing in design.md: the step o5 -> o6 has discount 0, o6 -> o0 does not exist."""
+    rows = rows_of(
+        rewards=[5, 6, 0, 1], is_first=[0, 0, 1, 0], terminated=[0, 1, 0, 0], truncated=[0, 0, 0, 0]
+    )
+    steps = transitions(rows, 0.9)
+    assert steps.rewards.flatten().tolist() == [6, 0, 1]
+    assert steps.mask.flatten().tolist() == [1, 0, 1]
+    assert steps.discounts[0].item() == 0
+    assert steps.discounts[2].item() == pytest.approx(0.9)
+
+
+def test_truncated_row_bootstraps() -> None:
+    """The episode is cut, its return is not: o5 -> o6 keeps its discount, o6 -> o0 is no step."""
+    rows = rows_of(
+        rewards=[5, 6, 0, 1], is_first=[0, 0, 1, 0], terminated=[0, 0, 0, 0], truncated=[0, 1, 0, 0]
+    )
+    steps = transitions(rows, 0.9)
+    assert steps.mask.flatten().tolist() == [1, 0, 1]
+    assert steps.discounts[0].item() == pytest.approx(0.9)
+
+
+def test_lost_life_ends_the_return_and_nothing_else() -> None:
+    """A terminated row that no first row follows: the next step is taken and trained."""
+    rows = rows_of(
+        rewards=[1, 2, 3, 4], is_first=[0, 0, 0, 0], terminated=[0, 1, 0, 0], truncated=[0, 0, 0, 0]
+    )
+    steps = transitions(rows, 0.9)
+    assert steps.mask.flatten().tolist() == [1, 1, 1]
+    assert steps.discounts.flatten().tolist() == pytest.approx([0, 0.9, 0.9])
+    assert steps.rewards.flatten().tolist() == [2, 3, 4]
+
+
+def test_transitions_equal_a_loop_over_rows() -> None:
+    """Every combination of flags, each environment by itself."""
+    rows = random_rows(env_spec(), 20, 6, seeded())
+    steps = transitions(rows, 0.97)
+    for t in range(19):
+        for b in range(6):
+            assert steps.rewards[t, b] == rows.rewards[t + 1, b]
+            assert steps.mask[t, b] == (0 if rows.is_first[t + 1, b] else 1)
+            discount = 0 if rows.terminated[t + 1, b] else 0.97
+            assert steps.discounts[t, b].item() == pytest.approx(discount)
+    assert {x.dtype for x in steps} == {torch.float32}
+
+
+def test_map_tensors_keeps_the_structure() -> None:
+    """Named tuples, tuples and dicts come back as what they were."""
+    unrolls = numbered_unrolls([1, 2])
+    doubled = map_tensors(lambda x, y: x + y, unrolls, unrolls)
+    assert type(doubled) is type(unrolls)
+    assert type(doubled.rows) is Rows
+    assert torch.equal(doubled.rows.observations[0], 2 * unrolls.rows.observations[0])
+    assert torch.equal(doubled.policy_outputs["logits"], 2 * unrolls.policy_outputs["logits"])
+    assert torch.equal(doubled.initial_state["memory"], 2 * unrolls.initial_state["memory"])
+
+
+def test_concatenated_unrolls_keep_order_and_states() -> None:
+    """Time stays in place; the states, which have no time, go along."""
+    merged = concatenate_unrolls([numbered_unrolls([1, 2]), numbered_unrolls([3])])
+    assert merged.num_unrolls == 3
+    assert numbers_of(merged) == [1, 2, 3]
+
+
+def test_selected_unrolls_are_those_asked_for() -> None:
+    """A range of the batch, with its states."""
+    unrolls = numbered_unrolls([1, 2, 3, 4])
+    assert numbers_of(select_unrolls(unrolls, 1, 3)) == [2, 3]
+    parts = [select_unrolls(unrolls, 0, 1), select_unrolls(unrolls, 1, 4)]
+    assert numbers_of(concatenate_unrolls(parts)) == [1, 2, 3, 4]
+
+
+def test_indexed_unrolls_are_copies_of_those_asked_for() -> None:
+    """In the order asked for."""
+    unrolls = numbered_unrolls([1, 2, 3, 4])
+    chosen = index_unrolls(unrolls, torch.tensor([3, 1]))
+    unrolls.actions.fill_(0)
+    assert numbers_of(chosen) == [4, 2]
+
+
+def test_records_without_state_concatenate() -> None:
+    """A network with no memory has none to keep."""
+    parts = [numbered_unrolls([n])._replace(initial_state={}) for n in (1, 2)]
+    assert concatenate_unrolls(parts).initial_state == {}
