@@ -12,7 +12,9 @@ from torch import nn
 from learner.agents.base import Agent
 from learner.algos.optimizers import learning_rate_at, make_optimizer
 from learner.counters import Counters
+from learner.gradients import Gradients
 from learner.metrics import Metrics, ThreadClock
+from learner.recent_batches import RecentBatches
 from learner.records import Unrolls, transitions
 from learner.unroll_queue import QueueClosed, UnrollQueue
 from learner.weights import PublishedWeights
@@ -27,14 +29,21 @@ class Trainer:
     """Owns the trained network and its optimiser."""
 
     def __init__(
-        self, agent: Agent, network: nn.Module, config: OptimizerConfig, metrics: Metrics
+        self,
+        agent: Agent,
+        network: nn.Module,
+        config: OptimizerConfig,
+        metrics: Metrics,
+        num_threads: int = 1,
     ) -> None:
+        """`num_threads` share the work of each batch, on the CPU."""
         self.agent = agent
-        self.network = network.train()
+        self.network = _channels_last(network.train())
         self._config = config
         self._metrics = metrics
         self._parameters = list(network.parameters())
         self._optimizer = make_optimizer(self._parameters, config)
+        self._gradients = Gradients(agent, self.network, num_threads)
 
     def train_step(self, unrolls: Unrolls, *, learner_step: int, progress: float) -> None:
         """Updates the weights from one batch.
@@ -48,13 +57,12 @@ class Trainer:
         learning_rate = learning_rate_at(self._config, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
-        output = self.agent.loss(self.network, unrolls)
-        self._optimizer.zero_grad(set_to_none=True)
-        output.loss.backward()
+        self.agent.update_statistics(self.network, unrolls)
+        metrics = self._gradients.compute(unrolls)
         max_norm = self._config.max_grad_norm or float("inf")
         grad_norm = nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
         self._optimizer.step()
-        self._report(output.metrics | {"optimizer/grad_norm_mean": grad_norm})
+        self._report(metrics | {"optimizer/grad_norm_mean": grad_norm})
         self._report_lag(unrolls, learner_step)
         self._metrics.gauge("optimizer/learning_rate", learning_rate)
 
@@ -82,12 +90,21 @@ class Trainer:
             self._metrics.max("policy/lag_max", largest)
 
 
+def _channels_last(network: nn.Module) -> nn.Module:
+    """Lays out convolution weights as their kernels want them: a tenth off an update."""
+    for parameter in network.parameters():
+        if parameter.ndim == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    return network
+
+
 def run_training(
     *,
     trainer: Trainer,
     queue: UnrollQueue,
     weights: PublishedWeights,
     check: ZeroLagCheck,
+    recent: RecentBatches,
     counters: Counters,
     total_env_steps: int,
     save_if_due: Callable[[], None],
@@ -99,14 +116,15 @@ def run_training(
     while counters.env_steps < total_env_steps:
         clock.switch("wait")
         try:
-            unrolls = queue.get(trainer.agent.batch_size)
+            fresh = queue.get(trainer.agent.batch_size)
         except QueueClosed:
             return
         clock.switch("update")
-        deviation = check.compare(unrolls)
+        deviation = check.compare(fresh)
         if deviation is not None:
             metrics.max("policy/max_abs_log_rho_at_zero_lag", deviation)
         progress = min(counters.env_steps / total_env_steps, 1.0)
+        unrolls = recent.add(fresh)
         trainer.train_step(unrolls, learner_step=counters.learner_steps, progress=progress)
         version = counters.add_learner_step()
         clock.switch("publish")

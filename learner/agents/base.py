@@ -24,12 +24,15 @@ class ActOutput(NamedTuple):
 
 
 class LossOutput(NamedTuple):
-    """A loss to differentiate and what to report of it."""
+    """A loss to differentiate and what to report of it.
+
+    Both add up: the loss of a batch is the sum over any parts it is split into.
+    """
 
     loss: Tensor
     """Scalar."""
     metrics: dict[str, Tensor]
-    """Detached scalars by metric name."""
+    """Detached scalars by metric name; means over the whole batch's valid steps."""
 
 
 class Agent(Protocol):
@@ -68,8 +71,22 @@ class Agent(Protocol):
         """
         ...
 
-    def loss(self, network: nn.Module, unrolls: Unrolls) -> LossOutput:
-        """Returns the loss of a batch of unrolls [T + 1, B]."""
+    def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
+        """Lets the network's buffers (running means) take note of a batch, before its loss."""
+        ...
+
+    def num_valid(self, unrolls: Unrolls) -> Tensor:
+        """Returns how many steps of a batch carry a loss, float32 scalar."""
+        ...
+
+    def loss(self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor) -> LossOutput:
+        """Returns the loss of unrolls [T + 1, b] that are all or a part of a batch.
+
+        Args:
+          network: the one to differentiate.
+          unrolls: of the batch.
+          num_valid: of the whole batch.
+        """
         ...
 
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:

@@ -59,7 +59,14 @@ class VTraceAgent:
             actions = torch.where(greedy, distributions.greedy(logits), actions)
         return ActOutput(actions, {"logits": logits}, next_state)
 
-    def loss(self, network: nn.Module, unrolls: Unrolls) -> LossOutput:
+    def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
+        assert isinstance(network, VTraceNetwork)
+        network.update_statistics(unrolls.rows)
+
+    def num_valid(self, unrolls: Unrolls) -> Tensor:
+        return transitions(unrolls.rows, self.config.discount_factor).mask.sum()
+
+    def loss(self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor) -> LossOutput:
         """Policy gradient, value and entropy losses, summed or averaged over valid steps."""
         config = self.config
         output, _ = self._forward(network, unrolls.rows, unrolls.initial_state)
@@ -79,26 +86,21 @@ class VTraceAgent:
             pg_rho_max=config.pg_rho_max,
             trace_lambda=config.trace_lambda,
         )
-        num_valid = steps.mask.sum()
         policy_loss = losses.policy_gradient_loss(logits, actions, returns.advantages, steps.mask)
         value_loss = losses.value_loss(output.values[:-1], returns.value_targets, steps.mask)
         entropy_loss = losses.entropy_loss(logits, steps.mask)
-        entropy = -entropy_loss.detach() / num_valid.clamp(min=1)
-        entropy_cost, cost_loss = self._entropy_cost(network, entropy, num_valid)
-        total = policy_loss + config.value_cost * value_loss + entropy_cost * entropy_loss
-        loss = losses.reduce(total + cost_loss, steps.mask, config.loss_reduction)
-        ratios = returns.log_rhos * steps.mask
-        return LossOutput(
-            loss,
-            {
-                "loss/total": loss.detach(),
-                "loss/policy": policy_loss.detach() / num_valid.clamp(min=1),
-                "loss/value": value_loss.detach() / num_valid.clamp(min=1),
-                "policy/entropy_mean": entropy,
-                "policy/entropy_cost": entropy_cost,
-                "policy/log_rho_mean": ratios.sum() / num_valid.clamp(min=1),
-            },
-        )
+        entropy_cost, cost_loss = self._entropy_cost(network, -entropy_loss, steps.mask.sum())
+        loss = policy_loss + config.value_cost * value_loss + entropy_cost * entropy_loss
+        loss = losses.reduce(loss + cost_loss, num_valid, config.loss_reduction)
+        sums = {
+            "loss/policy": policy_loss,
+            "loss/value": value_loss,
+            "policy/entropy_mean": -entropy_loss,
+            "policy/entropy_cost": entropy_cost * steps.mask.sum(),
+            "policy/log_rho_mean": (returns.log_rhos * steps.mask).sum(),
+        }
+        metrics = {name: x.detach() / num_valid.clamp(min=1) for name, x in sums.items()}
+        return LossOutput(loss, {"loss/total": loss.detach()} | metrics)
 
     @torch.no_grad()
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
@@ -118,13 +120,18 @@ class VTraceAgent:
         )
 
     def _entropy_cost(
-        self, network: nn.Module, entropy: Tensor, num_valid: Tensor
+        self, network: nn.Module, entropy_sum: Tensor, num_steps: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Returns the entropy cost, without gradient, and the loss that adapts it."""
+        """Returns the entropy cost, without gradient, and the loss that adapts it.
+
+        `entropy_sum` is over `num_steps` valid steps, and so is that loss.
+        """
         theta = getattr(network, "entropy_theta", None)
         if theta is None:
-            return entropy.new_tensor(self.config.entropy_cost), entropy.new_zeros(())
+            cost = torch.full_like(num_steps, self.config.entropy_cost)
+            return cost, torch.zeros_like(num_steps)
         speed, target = self.config.entropy_target_speed, self.config.entropy_target
         assert target is not None, "theta exists only with an entropy target"
         cost = losses.adaptive_entropy_cost(theta.detach(), speed)
-        return cost, num_valid * losses.entropy_cost_loss(theta, entropy, target, speed)
+        mean = entropy_sum / num_steps.clamp(min=1)
+        return cost, num_steps * losses.entropy_cost_loss(theta, mean, target, speed)

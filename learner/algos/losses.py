@@ -48,14 +48,14 @@ def entropy_loss(logits: Tensor, mask: Tensor) -> Tensor:
     return -_masked_sum(distributions.entropy(logits), mask)
 
 
-def reduce(loss_sum: Tensor, mask: Tensor, reduction: Literal["sum", "mean"]) -> Tensor:
+def reduce(loss_sum: Tensor, num_valid: Tensor, reduction: Literal["sum", "mean"]) -> Tensor:
     """Returns the sum over valid steps as it is, or divided by their number.
 
     The mean over no valid step is 0: there is nothing to learn from, and no NaN.
     """
     if reduction == "sum":
         return loss_sum
-    return loss_sum / mask.sum().clamp(min=1)
+    return loss_sum / num_valid.clamp(min=1)
 
 
 def adaptive_entropy_cost(theta: Tensor, speed: float) -> Tensor:

@@ -22,7 +22,7 @@ def make_optimizer(parameters: Iterable[Tensor], config: OptimizerConfig) -> tor
             lr=config.learning_rate,
             betas=(config.momentum, config.optimizer_decay),
             eps=config.epsilon,
-            foreach=True,
+            fused=True,
         )
     if config.optimizer == "rmsprop_tf":
         return RMSpropTF(

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from learner.networks.frame_stack import stack_frames
 from learner.networks.recurrent import ResettingLSTM
-from learner.networks.torsos import initialize, make_torso
+from learner.networks.torsos import Torso, initialize, make_torso
 from learner.records import Rows, State
 from seed.config import NetworkConfig
 from seed.specs import EnvSpec
@@ -62,6 +62,15 @@ class ActorCritic(nn.Module):
                 shape = (batch_size, self.lstm.hidden_size)
                 state[f"lstm/{name}"] = torch.zeros(shape, device=device)
         return state
+
+    def update_statistics(self, rows: Rows) -> None:
+        """Takes note of rows [T, B] in the running means of the torsos that keep one.
+
+        The first row of each unroll stands for all of it: the others look much the same.
+        """
+        for frames, torso in zip(rows.observations, self.torsos, strict=True):
+            assert isinstance(torso, Torso)
+            torso.update_statistics(frames[0])
 
     def forward(self, rows: Rows, state: State) -> tuple[ActorCriticOutput, State]:
         """Runs rows [T, B] in order from `state` [B, ...].

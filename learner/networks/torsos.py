@@ -26,6 +26,9 @@ class Torso(nn.Module):
 
     output_size: int
 
+    def update_statistics(self, frames: Tensor) -> None:
+        """Takes note of frames [N, *shape]; does nothing where no statistics are kept."""
+
 
 def make_torso(leaf: ArraySpec, config: NetworkConfig) -> Torso:
     """Returns the torso for `leaf`; raises SpecError if `config.torso` cannot read it."""
@@ -98,21 +101,33 @@ class ImageInput(nn.Module):
         self.center = RunningMean(self.frame_shape) if center else None
 
     def forward(self, frames: Tensor) -> Tensor:
-        if self.layout == "HWC":
-            frames = frames.movedim(-1, 2)  # [N, S, C, H, W]
-        images = frames.reshape(len(frames), -1, *self.frame_shape)
+        images = self._channels_first(frames)
+        # One pass over the pixels for conversion, mean and scale. Frames may come as
+        # overlapping windows of their stack; `out` keeps that layout from the result.
+        out = torch.empty(images.shape, dtype=torch.float32, device=images.device)
         if self.center is not None:
-            images = self.center(images)
-        images = images.flatten(1, 2).to(torch.float32)
-        return images * self.scale if self.scale != 1.0 else images
+            torch.add(self.center.mean * -self.scale, images, alpha=self.scale, out=out)
+        else:
+            torch.mul(images, self.scale, out=out)
+        return out.flatten(1, 2)
+
+    def update_statistics(self, frames: Tensor) -> None:
+        """Takes note of unstacked frames [N, *shape]."""
+        if self.center is not None:
+            self.center.update(self._channels_first(frames.unsqueeze(1)).squeeze(1))
+
+    def _channels_first(self, frames: Tensor) -> Tensor:
+        """Returns [N, S, C, H, W], C being the colours of one frame."""
+        if self.layout == "HWC":
+            frames = frames.movedim(-1, 2)
+        return frames.reshape(len(frames), -1, *self.frame_shape)
 
 
 class RunningMean(nn.Module):
-    """Subtracts the mean of every frame seen in training mode, element by element.
+    """The mean of every frame that `update` was told of, element by element.
 
-    Like batch normalisation's, the statistics are buffers: they are published and
-    saved with the weights, and acting (evaluation mode) leaves them alone. The mean
-    weighs all frames alike, so it moves less and less.
+    A buffer: it is published and saved with the weights, so that acting and training
+    see the same. It weighs all frames alike, so it moves less and less.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -122,17 +137,12 @@ class RunningMean(nn.Module):
         self.register_buffer("mean", torch.zeros(shape))
         self.register_buffer("count", torch.zeros(()))
 
-    def forward(self, frames: Tensor) -> Tensor:
-        """Takes frames [N, S, *shape] of any dtype; returns float32."""
-        if self.training:
-            self._update(frames[:, -1])
-        return frames - self.mean
-
     @torch.no_grad()
-    def _update(self, newest: Tensor) -> None:
-        self.count += len(newest)
-        batch_mean = newest.to(torch.float32).mean(0)
-        self.mean += (batch_mean - self.mean) * (len(newest) / self.count)
+    def update(self, frames: Tensor) -> None:
+        """Takes note of frames [N, *shape]."""
+        self.count += len(frames)
+        batch_mean = frames.to(torch.float32).mean(0)
+        self.mean += (batch_mean - self.mean) * (len(frames) / self.count)
 
 
 class MLPTorso(Torso):
@@ -177,6 +187,9 @@ class ConvTorso(Torso):
                 ) from error
         self.dense = nn.Linear(probe.numel(), dense_size)
         self.output_size = dense_size
+
+    def update_statistics(self, frames: Tensor) -> None:
+        self.image.update_statistics(frames)
 
     def forward(self, frames: Tensor) -> Tensor:
         features = self.convs(self.image(frames)).flatten(1)

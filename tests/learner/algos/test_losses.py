@@ -96,7 +96,7 @@ def test_boolean_mask_equals_float_mask(generator: torch.Generator) -> None:
         lambda m: losses.policy_gradient_loss(logits, actions, values, m),
         lambda m: losses.value_loss(values, torch.zeros(T, B), m),
         lambda m: losses.entropy_loss(logits, m),
-        lambda m: losses.reduce(values.sum(), m, "mean"),
+        lambda m: losses.reduce(values.sum(), m.sum(), "mean"),
     ):
         assert torch.equal(loss(mask.bool()), loss(mask))
 
@@ -139,13 +139,13 @@ def test_vtrace_losses_send_no_gradient_to_masked_rows_or_the_bootstrap(
 def test_reduce_divides_by_valid_steps_only_for_the_mean() -> None:
     """A mean counts the steps that the sum ran over, not the batch."""
     mask = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
-    assert losses.reduce(torch.tensor(6.0), mask, "sum").item() == 6.0
-    assert losses.reduce(torch.tensor(6.0), mask, "mean").item() == 2.0
+    assert losses.reduce(torch.tensor(6.0), mask.sum(), "sum").item() == 6.0
+    assert losses.reduce(torch.tensor(6.0), mask.sum(), "mean").item() == 2.0
 
 
 def test_mean_of_no_valid_step_is_zero() -> None:
     """A batch with nothing to learn from must not put NaN into the weights."""
-    assert losses.reduce(torch.tensor(0.0), torch.zeros(2, 2), "mean").item() == 0.0
+    assert losses.reduce(torch.tensor(0.0), torch.tensor(0.0), "mean").item() == 0.0
 
 
 def test_float32_agrees_with_float64(generator: torch.Generator) -> None:

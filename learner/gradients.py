@@ -1,0 +1,91 @@
+"""The gradient of one batch, on several threads where the device is the CPU.
+
+Small convolutions do not split well over threads inside one operation, but a batch
+splits perfectly: each thread takes some of the unrolls through the whole of forward
+and backward pass. Used by the trainer thread.
+"""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor, nn
+
+from learner.agents.base import Agent
+from learner.records import Unrolls, select_unrolls
+
+
+class Gradients:
+    """Computes gradients of a network's parameters, which it shares with replicas."""
+
+    def __init__(self, agent: Agent, network: nn.Module, num_threads: int) -> None:
+        self._agent = agent
+        self._networks = [network]
+        for _ in range(num_threads - 1):
+            self._networks.append(_sharing_replica(agent, network))
+        self._pool = ThreadPoolExecutor(
+            max(num_threads - 1, 1),
+            thread_name_prefix="gradients",
+            initializer=torch.set_num_threads,
+            initargs=(torch.get_num_threads(),),
+        )
+
+    def compute(self, unrolls: Unrolls) -> dict[str, Tensor]:
+        """Sets the gradients of the network's parameters; returns the loss's metrics.
+
+        Args:
+          unrolls: the whole batch, [T + 1, B].
+        """
+        num_valid = self._agent.num_valid(unrolls)
+        parts = _split(unrolls, len(self._networks))
+        networks = self._networks[: len(parts)]
+        # The caller's thread takes the first part, and by itself the only one.
+        others = [
+            self._pool.submit(self._backward, network, part, num_valid)
+            for network, part in zip(networks[1:], parts[1:], strict=True)
+        ]
+        results = [self._backward(networks[0], parts[0], num_valid)]
+        results += [other.result() for other in others]
+        for replica in networks[1:]:
+            _add_gradients(self._networks[0], replica)
+        return {name: _sum([metrics[name] for metrics in results]) for name in results[0]}
+
+    def _backward(
+        self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor
+    ) -> dict[str, Tensor]:
+        network.zero_grad(set_to_none=True)
+        output = self._agent.loss(network, unrolls, num_valid)
+        output.loss.backward()
+        return output.metrics
+
+
+def _sum(values: list[Tensor]) -> Tensor:
+    return torch.stack(values).sum() if len(values) > 1 else values[0]
+
+
+def _sharing_replica(agent: Agent, network: nn.Module) -> nn.Module:
+    """Returns a network with the memory of `network`'s weights, but gradients of its own."""
+    replica = agent.build_network()
+    for mine, theirs in zip(replica.parameters(), network.parameters(), strict=True):
+        mine.data = theirs.data
+    for module, original in zip(replica.modules(), network.modules(), strict=True):
+        for name, buffer in original.named_buffers(recurse=False):
+            module.register_buffer(name, buffer)
+    return replica.train()
+
+
+def _add_gradients(network: nn.Module, replica: nn.Module) -> None:
+    for mine, theirs in zip(network.parameters(), replica.parameters(), strict=True):
+        if theirs.grad is not None:
+            assert mine.grad is not None, "both saw the same graph"
+            mine.grad += theirs.grad
+
+
+def _split(unrolls: Unrolls, num_parts: int) -> list[Unrolls]:
+    """Returns at most `num_parts` parts whose sizes differ by at most one."""
+    num_unrolls = unrolls.num_unrolls
+    num_parts = min(num_parts, num_unrolls)
+    bounds = [num_unrolls * part // num_parts for part in range(num_parts + 1)]
+    return [
+        select_unrolls(unrolls, start, stop)
+        for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
+    ]

@@ -1,0 +1,119 @@
+"""The resetting LSTM against a loop that zeroes its state by hand."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from learner.networks.recurrent import ResettingLSTM
+from tests.learner.builders import random_flags, seeded
+
+B, F, H = 5, 3, 4
+
+
+def make_lstm() -> ResettingLSTM:
+    """Returns one whose weights are the same each time."""
+    torch.manual_seed(0)
+    return ResettingLSTM(F, H)
+
+
+def row_by_row(
+    lstm: nn.LSTM, inputs: Tensor, hidden: Tensor, cell: Tensor, is_first: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns what `ResettingLSTM` computes, one environment and one row at a time."""
+    outputs = torch.zeros(*inputs.shape[:2], H)
+    hiddens, cells = [], []
+    for b in range(inputs.shape[1]):
+        h, c = hidden[b : b + 1], cell[b : b + 1]
+        for t in range(len(inputs)):
+            if is_first[t, b]:
+                h, c = torch.zeros_like(h), torch.zeros_like(c)
+            output, (h, c) = lstm(inputs[t, b].reshape(1, F), (h, c))
+            outputs[t, b] = output[0]
+        hiddens.append(h)
+        cells.append(c)
+    return outputs, torch.cat(hiddens), torch.cat(cells)
+
+
+def random_inputs(num_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns inputs [T, B, F] and a state [B, H] that matters."""
+    return (
+        torch.randn(num_rows, B, F, generator=generator),
+        torch.randn(B, H, generator=generator),
+        torch.randn(B, H, generator=generator),
+    )
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.15, 0.6, 1.0])
+@pytest.mark.parametrize("num_rows", [1, 2, 11])
+def test_lstm_equals_loop_with_manual_resets(num_rows: int, probability: float) -> None:
+    """Outputs and last state, however often episodes start, also at row 0."""
+    generator, lstm = seeded(num_rows), make_lstm()
+    for _ in range(3):
+        inputs, hidden, cell = random_inputs(num_rows, generator)
+        is_first = random_flags((num_rows, B), generator, probability)
+        got = lstm(inputs, hidden, cell, is_first)
+        expected = row_by_row(lstm.lstm, inputs, hidden, cell, is_first)
+        for x, wanted in zip(got, expected, strict=True):
+            torch.testing.assert_close(x, wanted)
+
+
+def test_rows_one_by_one_equal_one_call() -> None:
+    """Acting and training give the same."""
+    generator, lstm = seeded(), make_lstm()
+    inputs, hidden, cell = random_inputs(9, generator)
+    is_first = random_flags((9, B), generator)
+    expected, expected_hidden, expected_cell = lstm(inputs, hidden, cell, is_first)
+    rows = []
+    for t in range(9):
+        row, hidden, cell = lstm(inputs[t : t + 1], hidden, cell, is_first[t : t + 1])
+        rows.append(row)
+    torch.testing.assert_close(torch.cat(rows), expected)
+    torch.testing.assert_close(hidden, expected_hidden)
+    torch.testing.assert_close(cell, expected_cell)
+
+
+def test_no_gradient_crosses_the_start_of_an_episode() -> None:
+    """What came before it cannot have helped."""
+    lstm = make_lstm()
+    inputs, hidden, cell = random_inputs(6, seeded())
+    inputs.requires_grad_()
+    is_first = torch.zeros(6, B, dtype=torch.bool)
+    is_first[3, 1] = True
+    outputs, _, _ = lstm(inputs, hidden, cell, is_first)
+    outputs[3:].sum().backward()
+    assert inputs.grad is not None
+    reached = (inputs.grad[:3] != 0).any(-1).any(0)
+    assert reached.tolist() == [True, False, True, True, True]
+
+
+def test_batch_without_resets_runs_as_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every start of an episode costs one more, however many start at that row."""
+    lstm, calls = make_lstm(), []
+    forward = lstm.lstm.forward
+
+    def counted(rows: Tensor, state: tuple[Tensor, Tensor]) -> object:
+        calls.append(len(rows))
+        return forward(rows, state)
+
+    monkeypatch.setattr(lstm.lstm, "forward", counted)
+    inputs, hidden, cell = random_inputs(8, seeded())
+    is_first = torch.zeros(8, B, dtype=torch.bool)
+    is_first[0, 2] = True
+    lstm(inputs, hidden, cell, is_first)
+    assert calls == [8]
+    is_first[5, :3] = True
+    lstm(inputs, hidden, cell, is_first)
+    assert calls[1:] == [5, 3]
+
+
+def test_state_that_overflowed_ends_with_its_episode() -> None:
+    """0 times infinity is no 0: it would stay with the slot for ever."""
+    lstm = make_lstm()
+    inputs, hidden, cell = random_inputs(3, seeded())
+    is_first = torch.zeros(3, B, dtype=torch.bool)
+    is_first[1] = True
+    broken = (torch.full_like(hidden, torch.inf), torch.full_like(cell, torch.nan))
+    outputs, *state = lstm(inputs, *broken, is_first)
+    expected, *expected_state = lstm(inputs, hidden, cell, is_first)
+    for got, wanted in zip([outputs[1:], *state], [expected[1:], *expected_state], strict=True):
+        torch.testing.assert_close(got, wanted)

@@ -1,0 +1,231 @@
+"""Which network reads which observation, and how it is laid out and scaled."""
+
+from typing import Literal, get_args
+
+import pytest
+import torch
+from torch import nn
+
+from learner.networks.torsos import ConvTorso, ImageInput, MLPTorso, make_torso
+from seed.config import NetworkConfig, Torso
+from seed.errors import SpecError
+from seed.specs import ArraySpec
+from tests.learner.builders import random_leaf, seeded
+
+
+def leaf(dtype: str, *shape: int, num_values: int = 0) -> ArraySpec:
+    """Returns the spec of one observation."""
+    return ArraySpec(name="observation", dtype=dtype, shape=shape, num_values=num_values)
+
+
+READABLE = {
+    "vector": leaf("float32", 7),
+    "float64": leaf("float64", 7),
+    "float16": leaf("float16", 7),
+    "scalar": leaf("float32"),
+    "int_vector": leaf("int32", 3),
+    "bool_vector": leaf("bool", 3),
+    "discrete": leaf("int64", num_values=6),
+    "HW": leaf("uint8", 12, 11),
+    "HWC": leaf("uint8", 12, 11, 3),
+    "CHW": leaf("uint8", 3, 12, 11),
+    "bool_planes": leaf("bool", 10, 10, 4),
+    "float_image": leaf("float32", 12, 11),
+    "four_axes": leaf("float32", 2, 2, 2, 2),
+    "Catch": leaf("uint8", 10, 5),
+    "Atari": leaf("uint8", 84, 84),
+    "Atari_colour": leaf("uint8", 84, 84, 3),
+}
+
+
+@pytest.mark.parametrize("frame_stack", [1, 3])
+@pytest.mark.parametrize("name", READABLE)
+def test_auto_reads_every_kind_of_leaf(name: str, frame_stack: int) -> None:
+    """[N, S, *shape] -> float32 [N, output_size], finite, and different for different input."""
+    spec, config = READABLE[name], NetworkConfig(frame_stack=frame_stack)
+    torso = make_torso(spec, config)
+    frames = random_leaf(spec, (6, frame_stack), seeded())
+    features = torso(frames)
+    assert features.shape == (6, torso.output_size)
+    assert features.dtype == torch.float32
+    assert features.isfinite().all()
+    assert len(features.unique(dim=0)) > 1
+
+
+@pytest.mark.parametrize("kind", get_args(Torso))
+def test_every_torso_reads_an_atari_screen(kind: Torso) -> None:
+    """Four frames of 84 x 84 bytes."""
+    spec = leaf("uint8", 84, 84)
+    config = NetworkConfig(torso=kind, frame_stack=4, hidden_sizes=(8,))
+    torso = make_torso(spec, config)
+    assert torso(random_leaf(spec, (2, 4), seeded())).shape == (2, torso.output_size)
+
+
+def kernels(torso: nn.Module) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    """Returns (output channels, kernel, stride) of every convolution."""
+    return [
+        (m.out_channels, tuple(m.kernel_size), tuple(m.stride))
+        for m in torso.modules()
+        if isinstance(m, nn.Conv2d)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "dense"),
+    [
+        ("impala_shallow", [(16, (8, 8), (4, 4)), (32, (4, 4), (2, 2))], 256),
+        ("nature", [(32, (8, 8), (4, 4)), (64, (4, 4), (2, 2)), (64, (3, 3), (1, 1))], 512),
+        ("impala_deep", [(c, (3, 3), (1, 1)) for c in (16, 32, 32) for _ in range(5)], 256),
+    ],
+)
+def test_published_networks_have_their_published_layers(
+    kind: Literal["impala_shallow", "nature", "impala_deep"],
+    expected: list[tuple[int, tuple[int, ...], tuple[int, ...]]],
+    dense: int,
+) -> None:
+    """Mnih et al. 2015; Espeholt et al. 2018, figure 3."""
+    torso = make_torso(leaf("uint8", 84, 84), NetworkConfig(torso=kind, frame_stack=4))
+    assert kernels(torso) == expected
+    assert torso.output_size == dense
+
+
+def test_impala_deep_shrinks_the_screen_threefold() -> None:
+    """84 -> 42 -> 21 -> 11: 3,872 features into the dense layer, as published."""
+    torso = make_torso(leaf("uint8", 84, 84), NetworkConfig(torso="impala_deep"))
+    assert isinstance(torso, ConvTorso)
+    assert torso.dense.in_features == 32 * 11 * 11
+
+
+def plane_of(name: str, frames: torch.Tensor, frame: int, colour: int) -> torch.Tensor:
+    """Returns one colour [N, H, W] of one frame of a stack."""
+    if name == "CHW":
+        return frames[:, frame, colour]
+    return frames[:, frame] if frames.ndim == 4 else frames[:, frame, ..., colour]
+
+
+@pytest.mark.parametrize(
+    ("name", "colours"), [("HW", 1), ("HWC", 3), ("CHW", 3), ("bool_planes", 4), ("Atari", 1)]
+)
+def test_frames_and_colours_become_channels(name: str, colours: int) -> None:
+    """A stack of 2: newest frame last, colours of a frame together, rows and columns in place."""
+    spec = READABLE[name]
+    image = ImageInput(spec, 2, center=False)
+    frames = random_leaf(spec, (3, 2), seeded())
+    got = image(frames)
+    assert image.channels == got.shape[1] == 2 * colours
+    scale = 255 if spec.dtype == "uint8" else 1
+    for frame in range(2):
+        for colour in range(colours):
+            wanted = plane_of(name, frames, frame, colour).to(torch.float32) / scale
+            torch.testing.assert_close(got[:, frame * colours + colour], wanted)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [("uint8", 255, 1.0), ("uint8", 51, 0.2), ("float32", 51, 51.0), ("bool", 1, 1.0)],
+)
+def test_only_bytes_are_scaled(dtype: str, value: int, expected: float) -> None:
+    """To [0, 1], images as well as vectors; the others have the scale they were given."""
+    image = ImageInput(leaf(dtype, 4, 4), 1, center=False)
+    frames = torch.full((1, 1, 4, 4), value).to(getattr(torch, dtype))
+    assert image(frames).unique().tolist() == pytest.approx([expected])
+    mlp = MLPTorso(leaf(dtype, 4), 1, (8,))
+    vector = torch.full((1, 1, 4), value).to(getattr(torch, dtype))
+    torch.testing.assert_close(mlp(vector), mlp.layers(torch.full((1, 4), expected)))
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_reading_an_image_leaves_it_unchanged(center: bool) -> None:
+    """The stored unroll is read again by the golden check."""
+    for dtype in ("float32", "uint8"):
+        spec = leaf(dtype, 4, 5)
+        frames = random_leaf(spec, (3, 2), seeded())
+        before = frames.clone()
+        ImageInput(spec, 2, center=center)(frames)
+        assert torch.equal(frames, before)
+
+
+def test_discrete_values_are_one_hot() -> None:
+    """A number says nothing of order; each frame of a stack has its own part."""
+    torso = MLPTorso(leaf("int64", num_values=3), 2, (4,))
+    first = torso.layers[0]
+    assert isinstance(first, nn.Linear)
+    assert first.in_features == 6
+    one_hot = torch.tensor([[0.0, 0, 1, 1, 0, 0]])
+    expected = torso.layers(one_hot)
+    torch.testing.assert_close(torso(torch.tensor([[2, 0]])), expected)
+
+
+def test_mlp_has_the_layers_asked_for() -> None:
+    """A ReLU behind each."""
+    torso = make_torso(leaf("float32", 4), NetworkConfig(hidden_sizes=(7, 5), frame_stack=3))
+    assert isinstance(torso, MLPTorso)
+    sizes = [(m.in_features, m.out_features) for m in torso.layers if isinstance(m, nn.Linear)]
+    assert sizes == [(12, 7), (7, 5)]
+    assert (torso(torch.randn(50, 3, 4, generator=seeded())) >= 0).all()
+
+
+def test_auto_chooses_by_the_size_of_the_image() -> None:
+    """Strides of 4 and 2 would swallow a small one."""
+    small = make_torso(leaf("uint8", 10, 10, 3), NetworkConfig())
+    assert kernels(small) == [(16, (3, 3), (1, 1))]
+    assert kernels(make_torso(leaf("uint8", 36, 40), NetworkConfig()))[0][1] == (8, 8)
+    assert kernels(make_torso(leaf("uint8", 35, 84), NetworkConfig()))[0][1] == (3, 3)
+    assert kernels(make_torso(leaf("float32", 1, 5), NetworkConfig())) == []
+
+
+def test_convolutional_torso_leaves_vectors_to_the_mlp() -> None:
+    """An image and a vector in one observation need both."""
+    config = NetworkConfig(torso="impala_shallow", hidden_sizes=(9,))
+    assert make_torso(leaf("float32", 4), config).output_size == 9
+
+
+@pytest.mark.parametrize("kind", ["impala_shallow", "nature"])
+@pytest.mark.parametrize("shape", [(10, 5), (84, 7), (4, 4, 3)])
+def test_image_too_small_for_the_kernels_is_refused(
+    kind: Literal["impala_shallow", "nature"], shape: tuple[int, ...]
+) -> None:
+    """With the size found, so that the user knows what to change."""
+    with pytest.raises(SpecError, match=rf"torso: expected .* got {shape[0]} x {shape[1]} pixels"):
+        make_torso(leaf("uint8", *shape), NetworkConfig(torso=kind))
+
+
+def test_centred_pixels_lose_their_running_mean() -> None:
+    """(x - mean) / 128, the mean over every frame told of, all alike, in any layout."""
+    generator = seeded()
+    for shape, channels_first in (((4, 5), (0, 1)), ((4, 5, 3), (2, 0, 1))):
+        spec = leaf("uint8", *shape)
+        image = ImageInput(spec, 2, center=True)
+        batches = [random_leaf(spec, (n,), generator) for n in (3, 8, 1)]
+        for batch in batches:
+            image.update_statistics(batch)
+        mean = torch.cat(batches).double().mean(0)
+        frames = random_leaf(spec, (6, 2), generator)
+        centred = (frames.double() - mean) / 128
+        expected = centred.permute(0, 1, *(2 + axis for axis in channels_first)).reshape(
+            6, image.channels, 4, 5
+        )
+        torch.testing.assert_close(image(frames).double(), expected, atol=1e-5, rtol=0)
+
+
+def test_reading_does_not_move_the_running_mean() -> None:
+    """In either mode: acting and training must see the same."""
+    torso = make_torso(leaf("uint8", 5, 6), NetworkConfig(center_images=True))
+    torso.update_statistics(torch.ones(4, 5, 6, dtype=torch.uint8))
+    before = {name: x.clone() for name, x in torso.named_buffers()}
+    for training in (True, False):
+        torso.train(training)(torch.full((4, 1, 5, 6), 50, dtype=torch.uint8))
+    assert all(torch.equal(x, before[name]) for name, x in torso.named_buffers())
+    assert before["image.center.mean"].unique().tolist() == [1.0]
+    assert before["image.center.count"].item() == 4
+
+
+def test_torsos_without_a_mean_take_no_note() -> None:
+    """Vectors, and images that are not centred."""
+    for spec, config in (
+        (leaf("float32", 4), NetworkConfig(center_images=True)),
+        (leaf("uint8", 9, 9), NetworkConfig()),
+    ):
+        torso = make_torso(spec, config)
+        torso.update_statistics(random_leaf(spec, (3,), seeded()))
+        assert not list(torso.buffers())
