@@ -98,7 +98,7 @@ def measure_train(args: TrainArgs) -> dict[str, float]:
     """Returns the best CPU seconds per env step of one update."""
     config, spec = _load(args.run)
     agent = make_agent(spec, config)
-    unrolls = _random_unrolls(spec, agent)
+    unrolls = _random_unrolls(spec, agent, agent.batch_size * config.agent.sample_reuse)
     trainers: dict[nn.Module, Trainer] = {}
 
     def update(network: nn.Module) -> None:
@@ -156,9 +156,9 @@ def _random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
     return Rows(observations, torch.zeros(shape), actions, none, none, none)
 
 
-def _random_unrolls(spec: EnvSpec, agent: Agent) -> Unrolls:
+def _random_unrolls(spec: EnvSpec, agent: Agent, batch_size: int) -> Unrolls:
     """Returns unrolls [T + 1, B] as acting with a fresh network would record them."""
-    num_rows, batch_size = agent.unroll_length + 1, agent.batch_size
+    num_rows = agent.unroll_length + 1
     rows = _random_rows(spec, num_rows, batch_size)
     state = agent.initial_state(batch_size, torch.device("cpu"))
     first = _random_rows(spec, 1, batch_size)

@@ -16,7 +16,7 @@ from torch import Tensor
 from learner.agents.base import ActOutput, Agent
 from learner.batcher import Batcher, BatcherClosed, Request
 from learner.metrics import Metrics, ThreadClock
-from learner.records import Rows, State, Unrolls, map_tensors
+from learner.records import Rows, State, Unrolls, index_unrolls
 from learner.slots import SlotStates
 from learner.unroll_queue import QueueClosed
 from learner.unrolls import UnrollStore
@@ -76,7 +76,7 @@ class InferenceEngine:
         self._generator = generator
         self._staging = Staging(spec, device)
         self._slots = SlotStates(agent.initial_state, device)
-        self._unrolls = UnrollStore(agent.unroll_length, device)
+        self._unrolls = UnrollStore(agent.unroll_length, device, block_size=agent.batch_size)
 
     def process(self, batch: list[Request], clock: ThreadClock) -> None:
         """Answers every request of `batch`, then appends its steps to the unrolls."""
@@ -140,7 +140,7 @@ class InferenceEngine:
             )
             if not len(kept):
                 return
-            slots, step = slots[kept], _select(step, torch.from_numpy(kept).to(self._device))
+            slots, step = slots[kept], index_unrolls(step, torch.from_numpy(kept).to(self._device))
         completed = self._unrolls.append(slots, step)
         if completed is not None:
             clock.switch("blocked")
@@ -156,12 +156,6 @@ def make_step(rows: Rows, output: ActOutput, state: State, version: int) -> Unro
         policy_versions=torch.full_like(rows.previous_actions, version),
         initial_state=state,
     )
-
-
-def _select(step: Unrolls, which: Tensor) -> Unrolls:
-    state = {name: x.index_select(0, which) for name, x in step.initial_state.items()}
-    selected = map_tensors(lambda x: x.index_select(1, which), step._replace(initial_state={}))
-    return selected._replace(initial_state=state)
 
 
 class Staging:

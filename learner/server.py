@@ -59,7 +59,7 @@ class Session:
         self.hello = hello
         self.slots = slots
         self.is_open = True
-        self.outbox: asyncio.Queue[pb.ActResponse] = asyncio.Queue()
+        self.outbox: asyncio.Queue[pb.ActResponse | None] = asyncio.Queue()
         bounds = np.cumsum(hello.group_sizes)[:-1]
         self._slots_of_group = np.split(slots, bounds)
         self._started: set[int] = set()
@@ -158,8 +158,11 @@ class InferenceService(pb_grpc.InferenceServicer):
             while (message := await context.read()) is not EOF:
                 self._submit(session, message)
         finally:
-            writer.cancel()
             self._close(session)
+            # Not cancelled: a write that has begun cannot be taken back, and gRPC sends
+            # no status while it is under way.
+            session.outbox.put_nowait(None)
+            await asyncio.gather(writer, return_exceptions=True)
 
     async def _read_hello(self, context: grpc.aio.ServicerContext) -> wire.Hello:
         message = await context.read()
@@ -217,8 +220,8 @@ def _call_on_loop(
 
 
 async def _write_replies(session: Session, context: grpc.aio.ServicerContext) -> None:
-    while True:
-        await context.write(await session.outbox.get())
+    while (reply := await session.outbox.get()) is not None:
+        await context.write(reply)
 
 
 def _payload(message: object) -> str:
@@ -310,8 +313,9 @@ class ServerThread:
 
     def close(self) -> None:
         """Ends every stream and waits for the thread."""
-        if self._loop is not None and self._stop is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
+        if self._loop is not None and self._stop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has closed by itself
+                self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
     def _run(self) -> None:

@@ -3,13 +3,18 @@
 import threading
 from collections.abc import Callable
 
+import torch
+
 
 def start_thread(
     name: str, target: Callable[[], None], on_failure: Callable[[BaseException], None]
 ) -> threading.Thread:
     """Starts `target` on a thread; what it raises goes to `on_failure`, called there."""
+    num_threads = torch.get_num_threads()
 
     def run() -> None:
+        # A new thread's first operations would otherwise use every core.
+        torch.set_num_threads(num_threads)
         try:
             target()
         except BaseException as error:

@@ -5,6 +5,7 @@ the two threads among them, and saves and restores what they hold.
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from learner.checkpoint import Checkpoint, save_checkpoint
 from learner.counters import Counters
 from learner.inference import InferenceEngine, run_inference
 from learner.metrics import Metrics
+from learner.recent_batches import RecentBatches
 from learner.threads import start_thread
 from learner.trainer import ZERO_LAG_CHECK_EVERY, Trainer, run_training
 from learner.unroll_queue import UnrollQueue
@@ -28,6 +30,17 @@ from seed.serialization import unstructure
 from seed.specs import EnvSpec
 
 _LOG = logging.getLogger(__name__)
+
+
+# Beyond, parts of a batch get too small to keep a thread busy.
+MAX_TRAIN_THREADS = 4
+
+
+def num_train_threads(device: torch.device, wanted: int) -> int:
+    """Returns how many threads share an update; `wanted` 0 is for the default."""
+    if device.type != "cpu":
+        return 1
+    return wanted or min(os.cpu_count() or 1, MAX_TRAIN_THREADS)
 
 
 class Training:
@@ -70,7 +83,13 @@ class Training:
 
         torch.manual_seed(config.rng_seed)
         network = agent.build_network().to(device)
-        self._trainer = Trainer(agent, network, config.optimizer, metrics)
+        self._trainer = Trainer(
+            agent,
+            network,
+            config.optimizer,
+            metrics,
+            num_train_threads(device, config.learner.train_threads),
+        )
         if checkpoint is not None:
             self._restore(checkpoint)
         copies = [agent.build_network().to(device) for _ in range(3)]
@@ -151,6 +170,7 @@ class Training:
             queue=self.queue,
             weights=self._weights,
             check=self._check,
+            recent=RecentBatches(self._config.agent.sample_reuse),
             counters=self._counters,
             total_env_steps=self._config.learner.total_env_steps,
             save_if_due=self._save_if_due,

@@ -173,7 +173,11 @@ class VTraceConfig:
     unroll_length: int = 20
     """T: transitions in an unroll."""
     batch_size: int = 32
-    """B: unrolls in one learner step."""
+    """B: fresh unrolls in one learner step."""
+    sample_reuse: int = 1
+    """Learner steps that each unroll takes part in: beside the B fresh ones, a step
+    trains on those of the sample_reuse - 1 steps before. V-trace corrects for their
+    age. Fewer env steps are needed, each costs more training."""
     discount_factor: float = 0.99
     reward_scale: float = 1.0
     """Multiplies rewards before clipping."""
@@ -204,6 +208,7 @@ class VTraceConfig:
     def __post_init__(self) -> None:
         require(self.unroll_length >= 1, "unroll_length", "at least 1", self.unroll_length)
         require(self.batch_size >= 1, "batch_size", "at least 1", self.batch_size)
+        require(self.sample_reuse >= 1, "sample_reuse", "at least 1", self.sample_reuse)
         require(0 <= self.discount_factor <= 1, "discount_factor", "[0, 1]", self.discount_factor)
         require(
             self.reward_clip_min < self.reward_clip_max,
@@ -211,7 +216,11 @@ class VTraceConfig:
             "below reward_clip_max",
             self.reward_clip_min,
         )
-        require(self.entropy_cost >= 0, "entropy_cost", "0 or more", self.entropy_cost)
+        for name in ("reward_scale", "entropy_target_speed"):
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        for name in ("value_cost", "entropy_cost", "rho_max", "c_max", "pg_rho_max"):
+            require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+        require(0 <= self.trace_lambda <= 1, "trace_lambda", "[0, 1]", self.trace_lambda)
         if self.entropy_target is not None:
             require(self.entropy_cost > 0, "entropy_cost", "above 0 with entropy_target", 0)
             require(self.entropy_target > 0, "entropy_target", "above 0", self.entropy_target)
@@ -245,6 +254,9 @@ class LearnerConfig:
     """"auto" (CUDA where there is one), "cpu", "cuda", "cuda:1", ..."""
     torch_threads: int = 0
     """Threads within one tensor operation on the CPU; 0: half of the cores."""
+    train_threads: int = 0
+    """Threads that share the unrolls of one update, on the CPU; 0: one per core, at
+    most 4. Always 1 on a GPU."""
     queue_batches: int = 1
     """Batches of unrolls that may wait for the trainer. When they do, inference
     pauses: this bounds the policy lag."""
@@ -258,6 +270,7 @@ class LearnerConfig:
     def __post_init__(self) -> None:
         require(self.total_env_steps >= 1, "total_env_steps", "at least 1", self.total_env_steps)
         require(self.torch_threads >= 0, "torch_threads", "0 or more", self.torch_threads)
+        require(self.train_threads >= 0, "train_threads", "0 or more", self.train_threads)
         require(self.queue_batches >= 1, "queue_batches", "at least 1", self.queue_batches)
         require(self.keep_checkpoints >= 1, "keep_checkpoints", "at least 1", self.keep_checkpoints)
         every_s = self.checkpoint_every_s

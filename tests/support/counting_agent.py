@@ -61,7 +61,13 @@ class CountingAgent:
         }
         return ActOutput(actions, outputs, {"count": count, "checksum": checksum, "frames": frames})
 
-    def loss(self, network: nn.Module, unrolls: Unrolls) -> LossOutput:
+    def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
+        raise AssertionError("the counting agent does not learn")
+
+    def num_valid(self, unrolls: Unrolls) -> Tensor:
+        raise AssertionError("the counting agent does not learn")
+
+    def loss(self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor) -> LossOutput:
         raise AssertionError("the counting agent does not learn")
 
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:

@@ -59,6 +59,7 @@ class ActingHarness:
         self._weights: PublishedWeights | None = None
         self._threads: list[threading.Thread] = []
         self._actors: list[subprocess.Popen[bytes]] = []
+        self._admission = threading.Lock()
         self._seeds = 0
 
     def __enter__(self) -> Self:
@@ -145,8 +146,9 @@ class ActingHarness:
         )
 
     def _admit(self, spec: EnvSpec) -> str:
-        if self._weights is None:
-            self._build(spec)
+        with self._admission:
+            if self._weights is None:
+                self._build(spec)
         return "harness"
 
     def _build(self, spec: EnvSpec) -> None:

@@ -1,0 +1,122 @@
+"""Published weights: one version at a time, the newest, and never while being written."""
+
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from learner.weights import PublishedWeights
+from tests.learner.builders import TIMEOUT_S, in_thread
+
+
+class Network(nn.Module):
+    """Parameters and buffers of several sizes, all filled with one number."""
+
+    def __init__(self, number: float = -1.0, size: int = 4) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(torch.empty(size, size)) for _ in range(3))
+        self.statistics: torch.Tensor
+        self.register_buffer("statistics", torch.empty(size))
+        self.fill(number)
+
+    @torch.no_grad()
+    def fill(self, number: float) -> None:
+        """Writes in place, as an optimiser does."""
+        for x in self.state_dict().values():
+            x.fill_(number)
+
+    def numbers(self) -> set[float]:
+        """Returns every number found in it."""
+        extremes = [torch.aminmax(x) for x in self.state_dict().values()]
+        return {x.item() for extreme in extremes for x in extreme}
+
+
+def numbers_of(network: nn.Module) -> set[float]:
+    """Returns every number found in an acquired network."""
+    assert isinstance(network, Network)
+    return network.numbers()
+
+
+def test_acquire_gives_the_newest_version_published() -> None:
+    """Versions in between are skipped; a second acquire gives the same again."""
+    published = PublishedWeights(Network(), Network())
+    for version in (0, 1, 2):
+        published.publish(Network(version), version)
+    for _ in range(2):
+        network, version = published.acquire()
+        assert version == 2
+        assert numbers_of(network) == {2.0}
+    published.publish(Network(3), 3)
+    network, version = published.acquire()
+    assert version == 3
+    assert numbers_of(network) == {3.0}
+
+
+def test_acquired_network_stays_unchanged_until_the_next_acquire() -> None:
+    """However often is published while a batch is being acted on."""
+    published = PublishedWeights(Network(), Network())
+    published.publish(Network(0), 0)
+    acquired, _ = published.acquire()
+    for version in (1, 2, 3):
+        published.publish(Network(version), version)
+        assert numbers_of(acquired) == {0.0}
+    following, version = published.acquire()
+    assert version == 3
+    assert numbers_of(following) == {3.0}
+
+
+def test_published_weights_are_a_copy() -> None:
+    """The optimiser goes on writing into the trained network."""
+    published, trained = PublishedWeights(Network(), Network()), Network(0)
+    published.publish(trained, 0)
+    trained.fill(99)
+    assert numbers_of(published.acquire()[0]) == {0.0}
+    trained.fill(1)
+    published.publish(trained, 1)
+    trained.fill(99)
+    assert numbers_of(published.acquire()[0]) == {1.0}
+
+
+def test_acting_networks_are_in_evaluation_mode() -> None:
+    """Statistics that training updates must not move while acting."""
+    published = PublishedWeights(Network().train(), Network().train())
+    for version in (0, 1):
+        published.publish(Network(version).train(), version)
+        assert not published.acquire()[0].training
+
+
+def test_publishing_leaves_the_trained_network_as_it_was() -> None:
+    """Its gradients, its mode and its place in autograd."""
+    published, trained = PublishedWeights(Network(), Network()), Network(1).train()
+    torch.cat(list(trained.weights)).sum().backward()
+    published.publish(trained, 0)
+    assert trained.training
+    assert all(w.requires_grad and w.grad is not None for w in trained.weights)
+    assert trained.numbers() == {1.0}
+
+
+@pytest.mark.parametrize("size", [2, 160])
+def test_inference_never_sees_a_mix_of_versions(size: int) -> None:
+    """The trainer publishes as fast as it can while inference reads as fast as it can."""
+    last = 300
+    published, trained = PublishedWeights(Network(size=size), Network(size=size)), Network(0, size)
+    published.publish(trained, 0)
+    started = threading.Event()
+
+    def train() -> None:
+        assert started.wait(TIMEOUT_S)
+        for version in range(1, last + 1):
+            trained.fill(version)
+            published.publish(trained, version)
+
+    training, version, seen = in_thread(train), 0, []
+    while version < last:
+        assert not training.done() or training.exception() is None
+        network, version = published.acquire()
+        started.set()
+        # Twice: it must not change while it is being used either.
+        assert numbers_of(network) == numbers_of(network) == {version}
+        seen.append(version)
+    training.result(TIMEOUT_S)
+    assert seen == sorted(seen)

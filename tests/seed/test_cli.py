@@ -1,0 +1,140 @@
+"""The `seed` command: what it prints where, its exit codes, and that help is quick."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seed import cli
+from seed.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a line about each; exits 0."""
+    assert cli.main(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for name, (text, _) in cli.COMMANDS.items():
+        assert f"  {name} " in printed
+        assert text in printed
+
+
+def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that forgot the command must notice."""
+    assert cli.main([]) == 2
+    assert "usage: seed COMMAND" in capsys.readouterr().out
+
+
+def test_unknown_command_is_refused_with_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On stderr, exit code 2."""
+    assert cli.main(["trian"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("seed: expected one of train, ")
+    assert captured.err.endswith("got 'trian'\n")
+
+
+def test_promised_commands_exist() -> None:
+    """By these names in the README."""
+    assert cli.COMMANDS.keys() >= {"train", "learner", "actor", "eval"}
+
+
+def test_error_of_the_user_is_one_line_without_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which command, and what is wrong; exit code 1."""
+
+    def refuse(argv: object) -> int:
+        raise ConfigError("listen: expected b, got c")
+
+    monkeypatch.setitem(cli.COMMANDS, "train", ("", refuse))
+    assert cli.main(["train"]) == 1
+    assert capsys.readouterr().err == "seed train: listen: expected b, got c\n"
+
+
+def test_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but errors of the user is caught."""
+
+    def fail(argv: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(cli.COMMANDS, "train", ("", fail))
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["train"])
+
+
+def test_exit_code_is_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the arguments behind its name."""
+    given = []
+
+    def run(argv: object) -> int:
+        given.append(argv)
+        return 7
+
+    monkeypatch.setitem(cli.COMMANDS, "train", ("", run))
+    assert cli.main(["train", "x", "--y"]) == 7
+    assert given == [["x", "--y"]]
+
+
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that installs it."""
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda module: None)
+    with pytest.raises(ConfigError, match=r"^torch is not installed: pip install 'seed-rl\[learn"):
+        cli._require_extra("learner", "torch")
+
+
+# What a user types first; none of it may load torch, which takes seconds.
+QUICK = """
+import sys
+from seed import cli
+for argv, code in {cases}:
+    try:
+        got = cli.main(argv)
+    except SystemExit as exit:
+        got = exit.code
+    assert got == code, (argv, got)
+    assert "torch" not in sys.modules, argv
+"""
+
+
+def test_help_and_refusals_do_not_load_torch() -> None:
+    """In a fresh interpreter, which then has not loaded it."""
+    cases = [
+        (["--help"], 0),
+        (["learner", "--help"], 0),
+        (["train", "--help"], 0),
+        (["eval", "--help"], 0),
+        (["actor", "--help"], 0),
+        (["learner", "cartpole-vtrace", "--help"], 0),
+        (["learner", "no-such-preset"], 1),
+        (["train", "no-such-preset"], 1),
+        (["learner", "cartpole-vtrace", "--learning-rate", "-1"], 2),
+        (["learner"], 2),
+        (["eval"], 2),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", QUICK.format(cases=cases)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "seed learner: PRESET: expected one of" in done.stderr
+
+
+def test_module_runs_as_a_command() -> None:
+    """`python -m seed.cli` is `seed`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "seed.cli", "no-such-command"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("seed: expected one of train")

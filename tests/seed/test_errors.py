@@ -1,0 +1,128 @@
+"""Every error has a status or never leaves its process; every status has an error."""
+
+import grpc
+import pytest
+
+from seed import errors
+from seed.errors import (
+    CheckpointError,
+    ConfigError,
+    EnvironmentFailedError,
+    IncompatibleError,
+    LearnerUnavailableError,
+    SeedError,
+    SpecError,
+    WireError,
+    error_from_status,
+    expected,
+    status_of,
+)
+
+# Raised by a learner to an actor.
+REMOTE = {
+    WireError: grpc.StatusCode.INVALID_ARGUMENT,
+    SpecError: grpc.StatusCode.INVALID_ARGUMENT,
+    ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
+    IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
+    LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
+}
+
+# Never raised in answer to a call.
+LOCAL = {CheckpointError, EnvironmentFailedError}
+
+
+def tree_below(cls: type[SeedError]) -> set[type[SeedError]]:
+    """Returns every class derived from `cls` in seed/errors.py."""
+    below = set()
+    for child in cls.__subclasses__():
+        if child.__module__ == errors.__name__:
+            below |= {child} | tree_below(child)
+    return below
+
+
+def test_every_class_has_a_status_or_is_local() -> None:
+    """One added to the tree must be added here, or it would reach an actor as INTERNAL."""
+    assert tree_below(SeedError) == REMOTE.keys() | LOCAL
+
+
+def test_every_class_is_drawn_in_the_tree() -> None:
+    """The docstring is what people read first."""
+    assert errors.__doc__ is not None
+    for cls in tree_below(SeedError):
+        assert f"-- {cls.__name__} " in errors.__doc__
+
+
+@pytest.mark.parametrize("cls", REMOTE, ids=lambda cls: cls.__name__)
+def test_error_travels_under_its_status(cls: type[SeedError]) -> None:
+    """And so do errors derived from it elsewhere."""
+    assert status_of(cls("x")) is REMOTE[cls]
+    derived = type("Derived", (cls,), {})
+    assert status_of(derived("x")) is REMOTE[cls]
+
+
+def test_error_without_a_status_is_internal() -> None:
+    """An actor can only try again."""
+    assert status_of(SeedError("x")) is grpc.StatusCode.INTERNAL
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+    ],
+    ids=lambda code: code.name,
+)
+def test_transient_statuses_are_to_be_retried(code: grpc.StatusCode) -> None:
+    """The learner is away, overloaded or restarting."""
+    error = error_from_status(code, "gone")
+    assert isinstance(error, LearnerUnavailableError)
+    assert str(error) == f"{code.name}: gone"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    ],
+    ids=lambda code: code.name,
+)
+def test_other_statuses_end_the_actor(code: grpc.StatusCode) -> None:
+    """Trying again would give the same answer; the message says which."""
+    error = error_from_status(code, "protocol_version: expected 1, got 2")
+    assert isinstance(error, IncompatibleError)
+    assert str(error) == f"protocol_version: expected 1, got 2 ({code.name})"
+
+
+@pytest.mark.parametrize("cls", REMOTE, ids=lambda cls: cls.__name__)
+def test_refusal_keeps_its_words_and_its_kind(cls: type[SeedError]) -> None:
+    """Whoever is refused for good is told why, in the words of who refused."""
+    received = error_from_status(status_of(cls("a: expected b, got c")), "a: expected b, got c")
+    assert "a: expected b, got c" in str(received)
+    for_good = cls is not LearnerUnavailableError
+    assert isinstance(received, LearnerUnavailableError) is not for_good
+
+
+@pytest.mark.parametrize("code", grpc.StatusCode, ids=lambda code: code.name)
+def test_no_status_is_left_untranslated(code: grpc.StatusCode) -> None:
+    """A code that gRPC adds later would show here."""
+    assert isinstance(error_from_status(code, "x"), SeedError)
+
+
+def test_value_errors_are_value_errors() -> None:
+    """What a caller passed wrongly can be caught as Python's own kind."""
+    for cls in (ConfigError, SpecError, WireError):
+        assert issubclass(cls, ValueError)
+
+
+def test_refusals_are_worded_alike() -> None:
+    """Field first, so that it can be searched for."""
+    assert expected("rewards", "8 bytes", 7) == "rewards: expected 8 bytes, got 7"
