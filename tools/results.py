@@ -1,0 +1,187 @@
+"""Makes the evidence of a run: docs/results/<name>.json and a plot beside it.
+
+    python tools/results.py runs/pong --name pong --thresholds 0 15 18
+
+Reads the run's metrics.jsonl and config.yaml, nothing else, so that anyone can
+make the same from the same run. Field names are those of the project's design.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from seed.config_file import load_config, load_provenance
+from seed.errors import ConfigError, SeedError, expected
+
+RETURN = "episode/return_mean_100"
+SPEED = "env_steps_per_s"
+
+Report = dict[str, Any]
+
+
+class Crossing(NamedTuple):
+    """When the mean return of the last 100 full games first reached a threshold."""
+
+    return_mean_100: float
+    env_steps: int
+    wall_s: float
+
+
+def read_reports(path: Path) -> list[Report]:
+    """Returns the run's reports in order of env steps.
+
+    A run that was killed and resumed did some steps twice; of these the later
+    reports count, which are the ones that led to its end.
+    """
+    reports: list[Report] = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(expected(str(path), "a readable file", error.strerror)) from error
+    for line in lines:
+        report = json.loads(line)
+        while reports and reports[-1]["env_steps"] >= report["env_steps"]:
+            reports.pop()
+        reports.append(report)
+    if not reports:
+        raise ConfigError(expected(str(path), "at least one report", "none"))
+    return reports
+
+
+def find_crossings(reports: list[Report], thresholds: list[float]) -> list[Crossing]:
+    """Returns the first report at or above each threshold; those never reached are left out."""
+    crossings = []
+    for threshold in sorted(thresholds):
+        for report in reports:
+            if _is_over_100_games(report) and report[RETURN] >= threshold:
+                crossings.append(Crossing(threshold, report["env_steps"], report["wall_s"]))
+                break
+    return crossings
+
+
+def _is_over_100_games(report: Report) -> bool:
+    """The mean of a run's first few games is no mean of 100, however good."""
+    return report.get(RETURN) is not None and report.get("episodes", 0) >= 100
+
+
+def summarise(run: Path, reports: list[Report], thresholds: list[float]) -> dict[str, Any]:
+    """Returns the object of docs/results/<name>.json."""
+    config = load_config(run / "config.yaml")
+    provenance = load_provenance(run / "config.yaml")
+    last = reports[-1]
+    written = datetime.datetime.fromtimestamp(os.path.getmtime(run / "metrics.jsonl"), datetime.UTC)
+    returns = [report[RETURN] for report in reports if _is_over_100_games(report)]
+    return {
+        "command": provenance.get("command"),
+        "date": written.date().isoformat(),
+        "hardware": describe_hardware(),
+        "git_commit": provenance.get("git_commit"),
+        "versions": provenance.get("versions"),
+        "preset": provenance.get("name"),
+        "env_id": config.env.env_id,
+        "rng_seeds": [config.rng_seed],
+        "return_mean_100": returns[-1] if returns else None,
+        "return_mean_100_best": max(returns, default=None),
+        "episodes": last.get("episodes"),
+        "env_steps": last["env_steps"],
+        "env_frames": last["env_steps"] * config.env.frames_per_step,
+        "wall_s": last["wall_s"],
+        "env_steps_per_s": last["env_steps"] / last["wall_s"],
+        "crossings": [crossing._asdict() for crossing in find_crossings(reports, thresholds)],
+    }
+
+
+def describe_hardware() -> str:
+    """Returns processor model, usable cores and memory of this machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    gibibytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{_processor_model()}, {cores} cores, {gibibytes:.0f} GiB memory"
+
+
+def _processor_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or platform.machine())
+
+
+def plot(reports: list[Report], summary: dict[str, Any], path: Path) -> None:
+    """Draws return and speed against env steps."""
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    figure.suptitle(f"{summary['env_id']}, {summary['preset']}, seed {summary['rng_seeds'][0]}")
+    upper.plot(*_series(reports, RETURN), color="tab:blue", label="mean of the last 100 games")
+    for crossing in summary["crossings"]:
+        minutes = crossing["wall_s"] / 60
+        upper.plot(crossing["env_steps"], crossing["return_mean_100"], "o", color="tab:orange")
+        upper.annotate(
+            f"{crossing['return_mean_100']:g} at {crossing['env_steps'] / 1e6:.2f}M, "
+            f"{minutes:.0f} min",
+            (crossing["env_steps"], crossing["return_mean_100"]),
+            xytext=(8, -4),
+            textcoords="offset points",
+            fontsize=8,
+            verticalalignment="top",
+        )
+    upper.set_ylabel("raw return, full games")
+    upper.legend(loc="lower right", frameon=False)
+    lower.plot(*_series(reports, SPEED), color="tab:green", linewidth=0.8)
+    lower.set_ylabel("env steps/s")
+    lower.set_ylim(bottom=0)
+    lower.set_xlabel(f"env steps (one is {summary['env_frames'] // summary['env_steps']} frames)")
+    lower.xaxis.set_major_formatter(EngFormatter())
+    for axes in (upper, lower):
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+
+
+def _series(reports: list[Report], name: str) -> tuple[list[int], list[float]]:
+    present = [report for report in reports if report.get(name) is not None]
+    return [report["env_steps"] for report in present], [report[name] for report in present]
+
+
+def parse_arguments(arguments: list[str]) -> argparse.Namespace:
+    """Returns the command line's values."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("run", type=Path, help="directory of the run")
+    parser.add_argument("--name", required=True, help="name of the files to write")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="where to write")
+    parser.add_argument(
+        "--thresholds",
+        type=float,
+        nargs="*",
+        default=[],
+        help="mean returns whose first reaching is reported",
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the JSON and the plot; returns the exit code."""
+    options = parse_arguments(arguments)
+    try:
+        reports = read_reports(options.run / "metrics.jsonl")
+        summary = summarise(options.run, reports, options.thresholds)
+    except SeedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"{options.name}.json"
+    path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    plot(reports, summary, path.with_suffix(".png"))
+    print(json.dumps(summary, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
