@@ -88,28 +88,25 @@ class InferenceEngine:
         network, version = self._weights.acquire()
         state, last_actions = self._slots.gather(on_device)
         rows = rows._replace(previous_actions=last_actions.unsqueeze(0))
+        is_eval = _eval_mask(batch)
+        greedy = torch.from_numpy(is_eval).to(self._device) if is_eval.any() else None
         with torch.inference_mode():
-            output = self._agent.act(
-                network, rows, state, generator=self._generator, greedy=self._greedy(batch)
-            )
+            output = self._agent.act(network, rows, state, generator=self._generator, greedy=greedy)
             self._slots.scatter(on_device, output.state, output.actions)
             actions = output.actions.cpu().numpy()
         self._answer(batch, actions)
         clock.switch("store")
         self._count(batch)
-        self._store(batch, slots, make_step(rows, output, state, version), clock)
+        for request in batch:
+            if request.is_session_start:
+                self._unrolls.begin(request.slots)
+        self._store(slots, make_step(rows, output, state, version), ~is_eval, clock)
 
     def _make_room(self, slots: np.ndarray) -> None:
         # Doubling, so that a growing fleet costs few reallocations.
         capacity = 1 << math.ceil(math.log2(int(slots.max()) + 1))
         self._slots.grow(capacity)
         self._unrolls.grow(capacity)
-
-    def _greedy(self, batch: list[Request]) -> Tensor | None:
-        if not any(request.is_eval for request in batch):
-            return None
-        mask = np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
-        return torch.from_numpy(mask).to(self._device)
 
     def _answer(self, batch: list[Request], actions: np.ndarray) -> None:
         start, now = 0, time.monotonic()
@@ -129,15 +126,10 @@ class InferenceEngine:
                 self._counters.add_episode(episode, is_eval=request.is_eval)
 
     def _store(
-        self, batch: list[Request], slots: np.ndarray, step: Unrolls, clock: ThreadClock
+        self, slots: np.ndarray, step: Unrolls, is_stored: np.ndarray, clock: ThreadClock
     ) -> None:
-        for request in batch:
-            if request.is_session_start:
-                self._unrolls.begin(request.slots)
-        if any(request.is_eval for request in batch):
-            kept = np.flatnonzero(
-                ~np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
-            )
+        if not is_stored.all():
+            kept = np.flatnonzero(is_stored)
             if not len(kept):
                 return
             slots, step = slots[kept], index_unrolls(step, torch.from_numpy(kept).to(self._device))
@@ -145,6 +137,11 @@ class InferenceEngine:
         if completed is not None:
             clock.switch("blocked")
             self._emit(completed)
+
+
+def _eval_mask(batch: list[Request]) -> np.ndarray:
+    """Returns bool [N]: which environments of the batch act greedily and leave nothing."""
+    return np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
 
 
 def make_step(rows: Rows, output: ActOutput, state: State, version: int) -> Unrolls:

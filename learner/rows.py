@@ -3,8 +3,8 @@
 from torch import Tensor
 
 
-def write_rows(held: Tensor, indices: Tensor, rows: Tensor) -> None:
-    """Sets held[indices] = rows along the first dimension.
+def write_rows(held: Tensor, indices: Tensor, rows: Tensor) -> Tensor:
+    """Sets held[indices] = rows along the first dimension; returns `held`.
 
     On the CPU through NumPy, which copies whole rows: `index_copy_` goes byte by
     byte, 17 times slower for 16 frame stacks.
@@ -18,3 +18,4 @@ def write_rows(held: Tensor, indices: Tensor, rows: Tensor) -> None:
         held.index_copy_(0, indices, rows)
     else:
         held.numpy()[indices.numpy()] = rows.numpy()
+    return held

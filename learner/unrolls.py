@@ -76,25 +76,23 @@ class UnrollStore:
         self._cursors[slots] = cursors + 1
         if cursors.min() < 0:
             kept = np.flatnonzero(cursors >= 0)
-            slots, cursors, step = slots[kept], cursors[kept], self._select(step, kept)
+            slots, cursors = slots[kept], cursors[kept]
+            step = index_unrolls(step, self._to_device(kept))
         self._write(slots, cursors, step)
         full = slots[cursors + 1 == self._num_rows]
         return self._emit(full) if len(full) else None
-
-    def _select(self, step: Unrolls, chosen: np.ndarray) -> Unrolls:
-        return index_unrolls(step, self._to_device(chosen))
 
     def _write(self, slots: np.ndarray, cursors: np.ndarray, step: Unrolls) -> None:
         assert self._records is not None
         flat = self._to_device(cursors * self._capacity + slots)
         stateless = self._records._replace(initial_state={})
         map_tensors(
-            lambda held, row: _write(held.flatten(0, 1), flat, row.squeeze(0)),
+            lambda held, row: write_rows(held.flatten(0, 1), flat, row.squeeze(0)),
             stateless,
             step._replace(initial_state={}),
         )
-        for row, states in ((0, self._records.initial_state),
-                            (self._num_rows - 1, self._next_initial_state)):  # fmt: skip
+        this, following = self._records.initial_state, self._next_initial_state
+        for row, states in ((0, this), (self._num_rows - 1, following)):
             chosen = np.flatnonzero(cursors == row)
             if len(chosen):
                 self._keep_states(states, slots[chosen], step.initial_state, chosen)
@@ -112,7 +110,7 @@ class UnrollStore:
         unrolls = index_unrolls(self._records, slots)
         stateless = self._records._replace(initial_state={})
         # The last row is also the first of the next unroll.
-        map_tensors(lambda x: _write(x[0], slots, x[-1].index_select(0, slots)), stateless)
+        map_tensors(lambda x: write_rows(x[0], slots, x[-1].index_select(0, slots)), stateless)
         for name, held in self._records.initial_state.items():
             following = self._next_initial_state[name]
             write_rows(held, slots, following.index_select(0, slots))
@@ -138,18 +136,13 @@ class UnrollStore:
                 records._replace(initial_state={}),
                 held._replace(initial_state={}),
             )
-            for new, old in ((records.initial_state, held.initial_state),
-                             (next_initial, self._next_initial_state)):  # fmt: skip
+            held_states = (held.initial_state, self._next_initial_state)
+            for new, old in zip((records.initial_state, next_initial), held_states, strict=True):
                 map_tensors(lambda x, y: x[:size].copy_(y), new, old)
         self._next_initial_state = next_initial
 
     def _to_device(self, indices: np.ndarray) -> Tensor:
         return torch.from_numpy(indices).to(self._device, non_blocking=True)
-
-
-def _write(held: Tensor, indices: Tensor, rows: Tensor) -> Tensor:
-    write_rows(held, indices, rows)
-    return held
 
 
 def van_der_corput(indices: np.ndarray) -> np.ndarray:
