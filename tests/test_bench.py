@@ -1,0 +1,40 @@
+"""`seed bench` on the smallest of its cases; what it measures, not how fast."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from seed.bench import render
+
+
+def test_bench_reports_every_part_and_the_fraction() -> None:
+    """The fraction is the rate over cores / (env + forward + train seconds per step)."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "seed.cli", "bench", "--json", "--cases", "catch"),
+            *("--seconds", "1", "--part-seconds", "0.2", "--wire-envs", "8"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    case = results["catch"]
+    seconds = sum(case[f"{part}_s_per_step"] for part in ("env", "forward", "train"))
+    optimum = results["cores"] / seconds
+    assert case["fraction_of_optimum"] == pytest.approx(case["env_steps_per_s"] / optimum)
+    assert case["env_steps_per_s"] > 0
+    assert results["wire"]["8"]["server"] > 0 and results["wire"]["8"]["actor"] > 0
+    text = render(results)
+    assert "catch: seed train catch-vtrace" in text
+    assert f"= {case['fraction_of_optimum']:.2f} of it" in text
+
+
+def test_bench_refuses_a_case_that_does_not_exist() -> None:
+    """Naming those that do."""
+    command = [sys.executable, "-m", "seed.cli", "bench", "--cases", "nope"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "pong-shallow" in done.stderr + done.stdout
