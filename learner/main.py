@@ -44,8 +44,9 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     check_listen_addresses(
         args.listen + ((actors.address,) if actors else ()), insecure=args.insecure
     )
+    config = args.config.learner
     device = set_up_torch(
-        args.config.learner.device, torch_threads=args.config.learner.torch_threads
+        config.device, torch_threads=config.torch_threads, train_threads=config.train_threads
     )
     checkpoint = _find_checkpoint(args)
     args.run_dir.mkdir(parents=True, exist_ok=True)

@@ -47,12 +47,25 @@ class StopRequest:
         self.requested = True
 
 
-def set_up_torch(device_name: str, *, torch_threads: int) -> torch.device:
+# Beyond, the parts of a batch get too small to keep a thread busy.
+MAX_TRAIN_THREADS = 4
+
+
+def num_train_threads(device: torch.device, wanted: int) -> int:
+    """Returns how many threads share an update; `wanted` 0 is for the default."""
+    if device.type != "cpu":
+        return 1
+    return wanted or min(os.cpu_count() or 1, MAX_TRAIN_THREADS)
+
+
+def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1) -> torch.device:
     """Returns the device to use, with torch's threads and the allocator set for it.
 
     Args:
       device_name: "auto" for CUDA where there is one, or as torch names it.
-      torch_threads: threads within one operation on the CPU; 0: half of the cores.
+      torch_threads: threads within one operation on the CPU; 0: as many as leave half
+        of the cores to others.
+      train_threads: threads that train side by side, as configured.
 
     Raises:
       ConfigError: a device that this machine does not have.
@@ -66,6 +79,6 @@ def set_up_torch(device_name: str, *, torch_threads: int) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(expected("device", "one that this machine has", name)) from error
     keep_freed_memory()
-    # One operation on half of the cores: the others infer and step environments.
-    torch.set_num_threads(torch_threads or max(1, (os.cpu_count() or 1) // 2))
+    share = 2 * num_train_threads(device, train_threads)
+    torch.set_num_threads(torch_threads or max(1, (os.cpu_count() or 1) // share))
     return device

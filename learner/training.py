@@ -5,7 +5,6 @@ the two threads among them, and saves and restores what they hold.
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from learner.counters import Counters
 from learner.inference import InferenceEngine, run_inference
 from learner.metrics import Metrics
 from learner.recent_batches import RecentBatches
+from learner.setup import num_train_threads
 from learner.threads import start_thread
 from learner.trainer import ZERO_LAG_CHECK_EVERY, Trainer, run_training
 from learner.unroll_queue import UnrollQueue
@@ -30,17 +30,6 @@ from seed.serialization import unstructure
 from seed.specs import EnvSpec
 
 _LOG = logging.getLogger(__name__)
-
-
-# Beyond, parts of a batch get too small to keep a thread busy.
-MAX_TRAIN_THREADS = 4
-
-
-def num_train_threads(device: torch.device, wanted: int) -> int:
-    """Returns how many threads share an update; `wanted` 0 is for the default."""
-    if device.type != "cpu":
-        return 1
-    return wanted or min(os.cpu_count() or 1, MAX_TRAIN_THREADS)
 
 
 class Training:

@@ -253,7 +253,8 @@ class LearnerConfig:
     device: str = "auto"
     """"auto" (CUDA where there is one), "cpu", "cuda", "cuda:1", ..."""
     torch_threads: int = 0
-    """Threads within one tensor operation on the CPU; 0: half of the cores."""
+    """Threads within one tensor operation on the CPU; 0: what is left of half of the
+    cores by train_threads."""
     train_threads: int = 0
     """Threads that share the unrolls of one update, on the CPU; 0: one per core, at
     most 4. Always 1 on a GPU."""

@@ -157,6 +157,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="name of the files to write")
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="where to write")
     parser.add_argument(
+        "--command", help="what made the run; by default the command that last trained it"
+    )
+    parser.add_argument(
         "--thresholds",
         type=float,
         nargs="*",
@@ -172,6 +175,7 @@ def main(arguments: list[str]) -> int:
     try:
         reports = read_reports(options.run / "metrics.jsonl")
         summary = summarise(options.run, reports, options.thresholds)
+        summary["command"] = options.command or summary["command"]
     except SeedError as error:
         print(error, file=sys.stderr)
         return 1
