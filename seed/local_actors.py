@@ -5,7 +5,6 @@ private unix socket and know nothing of their parent.
 """
 
 import logging
-import os
 import shutil
 import subprocess
 import sys
@@ -19,10 +18,6 @@ _LOG = logging.getLogger(__name__)
 
 # How long an actor may take to close its environments when told to stop.
 _STOP_GRACE_S = 10.0
-
-# On a machine that they share, the trainer goes first: what waits for it is a full
-# queue, and actors catch up on the cores that its serial parts leave idle.
-_NICENESS = 10
 
 # Of the log of an actor that gave up, so much is shown.
 _SHOWN_LOG_LINES = 40
@@ -87,6 +82,5 @@ class ActorProcesses:
                 stderr=log,
                 start_new_session=True,
             )
-        os.setpriority(os.PRIO_PROCESS, process.pid, _NICENESS)
         _LOG.info("local actor %d is process %d", index, process.pid)
         return process

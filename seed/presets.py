@@ -57,8 +57,8 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
     _ATARI_VTRACE,
     env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
     network=NetworkConfig(torso="impala_shallow", frame_stack=4, center_images=True),
-    # Small batches, for many updates in few env steps; each unroll is used twice, which
-    # halves their noise and costs less than stepping as many more environments would.
+    # Small batches, for many updates in few env steps, and each unroll trained on twice:
+    # on a few cores env steps are what there is least of.
     agent=VTraceConfig(unroll_length=20, batch_size=4, sample_reuse=2, entropy_cost=0.005),
     optimizer=OptimizerConfig(
         optimizer="adam",
