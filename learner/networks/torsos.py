@@ -100,11 +100,17 @@ class ImageInput(nn.Module):
         self.frame_shape = (colours, self.height, self.width)
         self.center = RunningMean(self.frame_shape) if center else None
 
-    def forward(self, frames: Tensor) -> Tensor:
+    def forward(self, frames: Tensor, *, channels_last: bool = False) -> Tensor:
+        """Reads frames [N, S, *shape]; the images' memory is laid out as asked for."""
         images = self._channels_first(frames)
-        # One pass over the pixels for conversion, mean and scale. Frames may come as
-        # overlapping windows of their stack; `out` keeps that layout from the result.
-        out = torch.empty(images.shape, dtype=torch.float32, device=images.device)
+        # One pass over the pixels for conversion, mean, scale and layout. Frames may come
+        # as overlapping windows of their stack; `out` keeps that from the result.
+        if channels_last:
+            num_images, *channels, height, width = images.shape
+            out = torch.empty((num_images, height, width, *channels), device=images.device)
+            out = out.permute(0, 3, 4, 1, 2)
+        else:
+            out = torch.empty(images.shape, device=images.device)
         if self.center is not None:
             torch.add(self.center.mean * -self.scale, images, alpha=self.scale, out=out)
         else:
@@ -192,8 +198,14 @@ class ConvTorso(Torso):
         self.image.update_statistics(frames)
 
     def forward(self, frames: Tensor) -> Tensor:
-        features = self.convs(self.image(frames)).flatten(1)
-        return functional.relu(self.dense(features))
+        images = self.image(frames, channels_last=self._weights_are_channels_last())
+        return functional.relu(self.dense(self.convs(images).flatten(1)))
+
+    def _weights_are_channels_last(self) -> bool:
+        # Images laid out otherwise than the weights would be converted, twice in training.
+        first = self.convs[0]
+        assert isinstance(first, nn.Conv2d)
+        return first.weight.is_contiguous(memory_format=torch.channels_last)
 
 
 # (output channels, kernel, stride) of each convolution, and the dense size.

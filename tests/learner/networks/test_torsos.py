@@ -120,6 +120,37 @@ def test_frames_and_colours_become_channels(name: str, colours: int) -> None:
             torch.testing.assert_close(got[:, frame * colours + colour], wanted)
 
 
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("name", ["HW", "HWC", "CHW"])
+def test_images_are_laid_out_as_asked_for(name: str, center: bool) -> None:
+    """Channels first or last in memory: the same numbers, of overlapping windows too."""
+    spec = READABLE[name]
+    image = ImageInput(spec, 2, center=center)
+    history = random_leaf(spec, (4,), seeded())
+    image.update_statistics(history)
+    windows = history.unfold(0, 2, 1).movedim(-1, 1)
+    plain = image(windows)
+    channels_last = image(windows, channels_last=True)
+    assert torch.equal(plain, channels_last)
+    assert plain.is_contiguous()
+    assert channels_last.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_images_follow_the_layout_of_the_weights() -> None:
+    """Else every convolution of an update would convert its input first."""
+    torso = make_torso(READABLE["Atari"], NetworkConfig(torso="impala_shallow", frame_stack=4))
+    assert isinstance(torso, ConvTorso)
+    layouts = []
+    torso.convs.register_forward_pre_hook(lambda _, args: layouts.append(args[0].stride(1)))
+    frames = torch.zeros(2, 4, 84, 84, dtype=torch.uint8)
+    torso(frames)
+    for parameter in torso.convs.parameters():
+        if parameter.ndim == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    torso(frames)
+    assert layouts == [84 * 84, 1]
+
+
 @pytest.mark.parametrize(
     ("dtype", "value", "expected"),
     [("uint8", 255, 1.0), ("uint8", 51, 0.2), ("float32", 51, 51.0), ("bool", 1, 1.0)],
