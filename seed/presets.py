@@ -56,10 +56,13 @@ _ATARI_VTRACE = RunConfig(
 _ATARI_VTRACE_CPU = dataclasses.replace(
     _ATARI_VTRACE,
     env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
-    network=NetworkConfig(torso="impala_shallow", frame_stack=4, center_images=True),
+    # Sticky actions are half hidden from one who does not know what was chosen last.
+    network=NetworkConfig(
+        torso="impala_shallow", frame_stack=4, center_images=True, see_last_step=True
+    ),
     # Small batches, for many updates in few env steps, and each unroll trained on twice:
     # on a few cores env steps are what there is least of.
-    agent=VTraceConfig(unroll_length=20, batch_size=4, sample_reuse=2, entropy_cost=0.005),
+    agent=VTraceConfig(unroll_length=20, batch_size=8, sample_reuse=2, entropy_cost=0.001),
     optimizer=OptimizerConfig(
         optimizer="adam",
         learning_rate=1e-3,
@@ -69,7 +72,7 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
         max_grad_norm=80.0,
     ),
     actor=ActorConfig(envs_per_group=32),
-    learner=LearnerConfig(total_env_steps=3_000_000, queue_batches=4),
+    learner=LearnerConfig(total_env_steps=4_000_000, queue_batches=2),
 )
 
 PRESETS: dict[str, Preset] = {
