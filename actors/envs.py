@@ -27,6 +27,8 @@ from seed.errors import ConfigError, expected
 gymnasium.register_envs(ale_py)
 gymnasium.register("seed/Catch-v0", entry_point="actors.catch:Catch")
 gymnasium.register("seed/Null-v0", vector_entry_point="actors.null_env:NullVectorEnv")
+gymnasium.register("seed/Recall-v0", entry_point="actors.recall:Recall")
+gymnasium.register("seed/TMaze-v0", entry_point="actors.t_maze:TMaze")
 
 
 def decode_settings(env_id: str, settings_json: str) -> EnvConfig:

@@ -16,6 +16,8 @@ _BREAKOUT = AtariConfig(
 
 ENVIRONMENTS = {
     "catch": EnvConfig(env_id="seed/Catch-v0"),
+    "recall": EnvConfig(env_id="seed/Recall-v0"),
+    "t-maze": EnvConfig(env_id="seed/TMaze-v0", env_kwargs='{"length": 2, "time_limit": 12}'),
     "null": EnvConfig(env_id="seed/Null-v0", env_kwargs='{"shape": [3], "episode_length": 5}'),
     "cartpole": EnvConfig(env_id="CartPole-v1"),
     "frozen-lake": EnvConfig(env_id="FrozenLake-v1"),
