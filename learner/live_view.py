@@ -156,7 +156,10 @@ def _progress(step: int, total: int, speed: float | None) -> Table:
 
 
 def _numbers(report: dict[str, float]) -> Table:
-    """Three columns of label and value; a value not reported yet is a dash."""
+    """Two columns of label and value; a value not reported yet is a dash.
+
+    Evaluation games have a row of their own, once there are any.
+    """
 
     def value(name: str, template: str) -> str:
         return template.format(report[name]) if name in report else "-"
@@ -169,7 +172,11 @@ def _numbers(report: dict[str, float]) -> Table:
         value("inference/latency_ms_p50", "{:.1f}"), value("inference/latency_ms_p99", "{:.0f}")
     )
     returns = value("episode/return_mean_100", "{:.2f}")
-    rows = (
+    if "replay/sequences" in report:
+        waiting = ("replay", f"{count('replay/sequences')} sequences")
+    else:
+        waiting = ("queue", f"{count('queue/unrolls')} unrolls")
+    rows = [
         ("return", f"[bold]{returns}[/]", "env steps/s", f"[bold]{count('env_steps_per_s')}[/]"),
         ("episodes", count("episodes"), "updates", count("learner_steps")),
         ("episode length", value("episode/length_mean", "{:.0f}"), "policy lag", lag),
@@ -180,8 +187,11 @@ def _numbers(report: dict[str, float]) -> Table:
             value("inference/fill_ratio", "{:.0%}"),
         ),
         ("envs", count("envs/connected"), "latency ms", latency),
-        ("queue", f"{count('queue/unrolls')} unrolls", "batch", _batch_size(report)),
-    )
+        (*waiting, "batch", _batch_size(report)),
+    ]
+    if "eval/return_mean" in report:
+        length = value("eval/length_mean", "{:.0f}")
+        rows.insert(1, ("eval return", value("eval/return_mean", "{:.2f}"), "eval length", length))
     grid = Table.grid(padding=(0, 2), expand=True)
     for _ in range(2):
         grid.add_column(style="dim", no_wrap=True)

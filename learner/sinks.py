@@ -90,9 +90,11 @@ def format_report(step: int, total_env_steps: int, report: dict[str, float]) -> 
     for name, template in (
         ("env_steps_per_s", "{:,.0f}/s"),
         ("episode/return_mean_100", "return {:.2f}"),
+        ("eval/return_mean", "eval {:.2f}"),
         ("episodes", "{:,.0f} episodes"),
         ("learner_steps", "{:,.0f} updates"),
         ("policy/lag_mean", "lag {:.2f}"),
+        ("replay/sequences", "{:,.0f} sequences"),
         ("inference/fill_ratio", "fill {:.0%}"),
         ("actors/connected", "{:.0f} actors"),
         ("envs/connected", "{:.0f} envs"),

@@ -48,9 +48,14 @@ class TrainArgs(LearnerArgs):
     have a private socket of their own."""
     num_actors: int = 1
     """Actor processes to start on this machine."""
+    num_eval_actors: int = 0
+    """Further actor processes that only evaluate, for eval/return_mean in the reports:
+    each plays 4 environments greedily with the newest weights. Their steps are neither
+    trained on nor counted, but take CPU time from those that are."""
 
     def __post_init__(self) -> None:
-        require(self.num_actors >= 0, "num_actors", "0 or more", self.num_actors)
+        for name in ("num_actors", "num_eval_actors"):
+            require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
 
 
 # Environments that `seed eval` steps side by side unless told otherwise.
@@ -116,7 +121,8 @@ def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[st
             description=PRESETS[preset].help,
             args=flags,
             default=cls(config=config),
-            config=(tyro.conf.OmitArgPrefixes,),
+            # A union of configs takes the flags of the one that the preset holds.
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
         )
 
     args = parse(PRESETS[preset].config)

@@ -45,7 +45,10 @@ def _train(argv: Sequence[str]) -> int:
     _require_extra("actor", "gymnasium")
     from learner.main import run_learner
 
-    return run_learner(preset, args, ActorProcesses(args.num_actors, log_dir=args.run_dir))
+    actors = ActorProcesses(
+        args.num_actors, num_eval_actors=args.num_eval_actors, log_dir=args.run_dir
+    )
+    return run_learner(preset, args, actors)
 
 
 def _learner(argv: Sequence[str]) -> int:

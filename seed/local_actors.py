@@ -22,46 +22,65 @@ _STOP_GRACE_S = 10.0
 # Of the log of an actor that gave up, so much is shown.
 _SHOWN_LOG_LINES = 40
 
+# An evaluation actor steps few environments, because they share the cores and every
+# inference batch with those trained on: beside the two groups of 32 of the Atari
+# presets, one group of 4 makes about a tenth more work.
+_EVAL_FLAGS = ("--role", "eval", "--num-groups", "1", "--envs-per-group", "4")
+
 
 class ActorProcesses:
-    """`num_actors` actors, restarted when killed, from `start` to `close`.
+    """Training and evaluation actors, restarted when killed, from `start` to `close`.
 
     What they log goes to files of their own, not across the learner's terminal.
     """
 
     def __init__(
-        self, num_actors: int, *, log_dir: Path | None = None, extra_args: Sequence[str] = ()
+        self,
+        num_actors: int,
+        *,
+        num_eval_actors: int = 0,
+        log_dir: Path | None = None,
+        extra_args: Sequence[str] = (),
     ) -> None:
-        """Logs go to `log_dir`/actor-<i>.log, made at `start`; None: kept until `close`."""
+        """Chooses their names and address; nothing runs yet.
+
+        Args:
+          num_actors: actors that do as the learner's task says.
+          num_eval_actors: actors that act greedily in a few environments.
+          log_dir: where actor-<i>.log and eval-actor-<i>.log are made at `start`; None:
+            in a directory that `close` removes.
+          extra_args: further flags of the `num_actors`.
+        """
         self._directory = Path(tempfile.mkdtemp(prefix="seed-"))
         self.address = f"unix:{self._directory / 'learner.sock'}"
-        self._num_actors = num_actors
         self._log_dir = log_dir or self._directory
-        self._extra_args = extra_args
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._flags = {f"actor {i}": tuple(extra_args) for i in range(num_actors)}
+        self._flags |= {f"eval actor {i}": _EVAL_FLAGS for i in range(num_eval_actors)}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
         """Starts the processes; the learner listens on `address` already."""
-        self._processes = [self._spawn(index) for index in range(self._num_actors)]
+        for name in self._flags:
+            self._processes[name] = self._spawn(name)
 
     def check(self) -> None:
         """Replaces actors that were killed; raises SeedError if one gave up."""
-        for index, process in enumerate(self._processes):
+        for name, process in self._processes.items():
             code = process.poll()
             if code is None:
                 continue
             if code >= 0:
-                log = self._log_path(index).read_text(errors="replace").splitlines()
+                log = self._log_path(name).read_text(errors="replace").splitlines()
                 shown = "\n".join(log[-_SHOWN_LOG_LINES:])
-                raise SeedError(f"local actor {index} exited with code {code}:\n{shown}")
-            _LOG.warning("local actor %d was killed by signal %d; starting another", index, -code)
-            self._processes[index] = self._spawn(index)
+                raise SeedError(f"local {name} exited with code {code}:\n{shown}")
+            _LOG.warning("local %s was killed by signal %d; starting another", name, -code)
+            self._processes[name] = self._spawn(name)
 
     def close(self) -> None:
         """Ends the processes and waits for them."""
-        for process in self._processes:
+        for process in self._processes.values():
             process.terminate()
-        for process in self._processes:
+        for process in self._processes.values():
             try:
                 process.wait(_STOP_GRACE_S)
             except subprocess.TimeoutExpired:
@@ -69,18 +88,18 @@ class ActorProcesses:
                 process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _log_path(self, index: int) -> Path:
-        return self._log_dir / f"actor-{index}.log"
+    def _log_path(self, name: str) -> Path:
+        return self._log_dir / f"{name.replace(' ', '-')}.log"
 
-    def _spawn(self, index: int) -> subprocess.Popen[bytes]:
+    def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "actors", "--learner", self.address]
-        with self._log_path(index).open("ab") as log:
+        with self._log_path(name).open("ab") as log:
             # Own session: Ctrl-C reaches the learner, which then ends its actors in order.
             process = subprocess.Popen(
-                [*command, "--exit-with-parent", *self._extra_args],
+                [*command, "--exit-with-parent", *self._flags[name]],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
             )
-        _LOG.info("local actor %d is process %d", index, process.pid)
+        _LOG.info("local %s is process %d", name, process.pid)
         return process

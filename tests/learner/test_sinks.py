@@ -171,6 +171,18 @@ def test_live_view_keeps_values_that_a_report_leaves_out() -> None:
     assert "-12.50" in seen()
 
 
+def test_live_view_shows_evaluation_games_once_there_are_any() -> None:
+    """In a row of their own, which a run without evaluation actors does without."""
+    view, seen = make_view(60)
+    view.write(1, REPORT)
+    assert "eval" not in seen()
+    view.write(2, {"eval/return_mean": 17.25, "eval/length_mean": 3412.0})
+    view.write(3, REPORT)
+    view.close()
+    (row,) = (line for line in seen().splitlines() if "eval" in line)
+    assert row.strip("│ ").split() == ["eval", "return", "17.25", "eval", "length", "3412"]
+
+
 def test_live_view_shows_log_records_and_leaves_warnings_above() -> None:
     """News replace each other; what a user must see scrolls up and stays."""
     file = io.StringIO()

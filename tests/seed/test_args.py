@@ -101,6 +101,14 @@ def test_train_adds_local_actors_and_listens_to_nobody_else() -> None:
     assert args.num_actors == 3
 
 
+def test_train_evaluates_only_if_asked_to() -> None:
+    """Evaluation takes time from training."""
+    _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace"])
+    assert args.num_eval_actors == 0
+    _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace", "--num-eval-actors", "2"])
+    assert (args.num_actors, args.num_eval_actors) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -109,6 +117,7 @@ def test_train_adds_local_actors_and_listens_to_nobody_else() -> None:
         (("--torso", "vgg"), "--torso"),
         (("--no-such-flag", "1"), "--no-such-flag"),
         (("--num-actors", "-1"), "num_actors: expected 0 or more, got -1"),
+        (("--num-eval-actors", "-1"), "num_eval_actors: expected 0 or more, got -1"),
     ],
     ids=lambda x: x[0] if isinstance(x, tuple) else "",
 )
