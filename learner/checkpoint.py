@@ -7,6 +7,7 @@ learner's; here it is tensors, numbers and text. Nothing in a file is executed.
     |-- .tmp-1200/        being written; renamed to 1200 once it is whole and synced
     |-- .replaced-1000/   was 1000 until a new 1000 took its place; about to go
     |-- 1000/             meta.json (sizes and hashes), weights.safetensors, state.pt
+    |                     and, in the newest alone, replay.safetensors if there is a replay
     `-- latest -> 1000
 
 A kill at any moment leaves one whole checkpoint that `load_checkpoint` finds.
@@ -38,6 +39,7 @@ FORMAT_VERSION = 1
 _META = "meta.json"
 _WEIGHTS = "weights.safetensors"
 _STATE = "state.pt"
+_REPLAY = "replay.safetensors"
 _LATEST = "latest"
 _ASIDE = ".tmp-"
 _REPLACED = ".replaced-"
@@ -64,6 +66,7 @@ def save_checkpoint(
     state: dict[str, Any],
     *,
     keep: int,
+    replay: dict[str, Tensor] | None = None,
 ) -> Path:
     """Writes a checkpoint, points `latest` to it and removes all but the newest `keep`.
 
@@ -74,6 +77,7 @@ def save_checkpoint(
       state: Tensors, numbers, strings and None in nested dicts, lists and tuples.
         Its "env_steps", if any, is repeated in meta.json for people to see.
       keep: Checkpoints to leave, this one included; at least 1.
+      replay: Tensors on the CPU that share no memory. Older checkpoints lose theirs.
 
     Returns:
       The checkpoint's own directory.
@@ -91,12 +95,11 @@ def save_checkpoint(
         "saved_at_s": time.time(),
         "files": {name: _fingerprint(data) for name, data in payload.items()},
     }
-    payload[_META] = (json.dumps(meta, indent=2) + "\n").encode()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         _finish_interrupted(directory)
         aside = directory / f"{_ASIDE}{learner_step}"
-        _write_whole(aside, payload)
+        _write_whole(aside, payload, meta, replay)
         path = _move_into_place(directory, aside, learner_step)
         _point_latest_to(path)
         _prune(directory, path, keep)
@@ -134,6 +137,25 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     raise CheckpointError(expected(str(path), "at least one whole checkpoint", got))
 
 
+def load_replay(checkpoint: Path) -> dict[str, Tensor] | None:
+    """Returns the replay saved with one checkpoint; None if there is none.
+
+    Raises:
+      CheckpointError: what is there is torn or damaged.
+    """
+    file = checkpoint / _REPLAY
+    if not file.exists():
+        return None
+    fingerprint = _read_meta(checkpoint)["files"].get(_REPLAY)
+    found = _fingerprint_of_file(file)
+    if found != fingerprint:
+        raise CheckpointError(expected(str(file), f"{fingerprint}", f"{found} (torn or damaged)"))
+    try:
+        return safetensors.torch.load_file(file)
+    except safetensors.SafetensorError as error:
+        raise CheckpointError(expected(str(file), "safetensors", error)) from error
+
+
 def _weights_bytes(weights: dict[str, Tensor]) -> bytes:
     # Own copies: safetensors refuses tensors that share storage.
     copies = {name: w.detach().to("cpu", copy=True).contiguous() for name, w in weights.items()}
@@ -164,6 +186,12 @@ def _fingerprint(data: bytes) -> dict[str, Any]:
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
+def _fingerprint_of_file(file: Path) -> dict[str, Any]:
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256")
+    return {"bytes": file.stat().st_size, "sha256": digest.hexdigest()}
+
+
 def _finish_interrupted(directory: Path) -> None:
     """Completes or removes what a kill during an earlier save left behind."""
     for stale in directory.glob(f"{_ASIDE}*"):
@@ -176,19 +204,29 @@ def _finish_interrupted(directory: Path) -> None:
             os.rename(replaced, successor)
 
 
-def _write_whole(aside: Path, payload: dict[str, bytes]) -> None:
+def _write_whole(
+    aside: Path,
+    payload: dict[str, bytes],
+    meta: dict[str, Any],
+    replay: dict[str, Tensor] | None,
+) -> None:
     """Writes and syncs the files of `aside`; leaves nothing of it where that fails."""
     try:
         aside.mkdir()
-        for name, data in payload.items():
-            with (aside / name).open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        _sync_directory(aside)
-    except OSError:
+        if replay is not None:
+            # Straight to the file: as bytes it would be in memory twice.
+            safetensors.torch.save_file(replay, aside / _REPLAY)
+            meta["files"][_REPLAY] = _fingerprint_of_file(aside / _REPLAY)
+        document = (json.dumps(meta, indent=2) + "\n").encode()
+        for name, data in (payload | {_META: document}).items():
+            (aside / name).write_bytes(data)
+        for file in aside.iterdir():
+            _sync(file)
+        _sync(aside)
+    except (OSError, safetensors.SafetensorError) as error:
         shutil.rmtree(aside, ignore_errors=True)
-        raise
+        # safetensors has a type of its own for what went wrong in writing.
+        raise error if isinstance(error, OSError) else OSError(str(error)) from error
 
 
 def _move_into_place(directory: Path, aside: Path, learner_step: int) -> Path:
@@ -199,7 +237,7 @@ def _move_into_place(directory: Path, aside: Path, learner_step: int) -> Path:
     if path.exists():
         os.rename(path, replaced)
     os.rename(aside, path)
-    _sync_directory(directory)
+    _sync(directory)
     if replaced.exists():
         shutil.rmtree(replaced)
     return path
@@ -209,7 +247,7 @@ def _point_latest_to(path: Path) -> None:
     link = path.with_name(f"{_ASIDE}{_LATEST}")
     link.symlink_to(path.name)
     os.replace(link, path.with_name(_LATEST))
-    _sync_directory(path.parent)
+    _sync(path.parent)
 
 
 def _prune(directory: Path, newest: Path, keep: int) -> None:
@@ -220,10 +258,13 @@ def _prune(directory: Path, newest: Path, keep: int) -> None:
         doomed = path.with_name(f"{_ASIDE}pruned-{path.name}")
         os.rename(path, doomed)
         shutil.rmtree(doomed)
+    for path in older[: keep - 1]:
+        (path / _REPLAY).unlink(missing_ok=True)
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Waits until a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from learner import checkpoint as checkpoint_module
-from learner.checkpoint import load_checkpoint, save_checkpoint
+from learner.checkpoint import load_checkpoint, load_replay, save_checkpoint
 from seed.errors import CheckpointError
 
 
@@ -329,3 +330,57 @@ def test_state_that_could_not_be_loaded_is_refused_when_saving(tmp_path: Path) -
     with pytest.raises(AssertionError, match=r"state\['nested'\]\[0\]"):
         save_checkpoint(tmp_path, 1, make_weights(0), state, keep=1)
     assert list(tmp_path.iterdir()) == []
+
+
+def save_with_replay(directory: Path, step: int) -> Path:
+    """Saves a checkpoint whose replay tells its step."""
+    replay = {"rewards": torch.full((4,), float(step)), "frames": torch.arange(6).to(torch.uint8)}
+    return save_checkpoint(directory, step, make_weights(0), {}, keep=3, replay=replay)
+
+
+def test_replay_reads_back_as_saved(tmp_path: Path) -> None:
+    """Beside the weights, and only when asked for."""
+    path = save_with_replay(tmp_path, 5)
+    replay = load_replay(path)
+    assert replay is not None
+    assert replay["rewards"].tolist() == [5.0] * 4
+    assert replay["frames"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert load_checkpoint(path).learner_step == 5
+
+
+def test_only_the_newest_checkpoint_keeps_its_replay(tmp_path: Path) -> None:
+    """Which may be as large as all the rest of the run."""
+    older, newest = save_with_replay(tmp_path, 1), save_with_replay(tmp_path, 2)
+    assert load_replay(older) is None
+    assert load_checkpoint(older).learner_step == 1
+    assert load_replay(newest) is not None
+    without = save(tmp_path, 3)
+    assert load_replay(newest) is None
+    assert load_replay(without) is None
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"x"])
+def test_damaged_replay_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """The weights of the same checkpoint stay usable."""
+    path = save_with_replay(tmp_path, 1)
+    file = path / "replay.safetensors"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(CheckpointError, match="replay.safetensors: expected .* got .*damaged"):
+        load_replay(path)
+    assert load_checkpoint(path).learner_step == 1
+
+
+def test_a_replay_that_cannot_be_written_is_an_error_that_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """safetensors reports a full disk in its own way."""
+    before = save(tmp_path, 1)
+
+    def fail(*_: object) -> None:
+        raise safetensors.SafetensorError("no space left")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", fail)
+    with pytest.raises(CheckpointError, match="no space left"):
+        save_with_replay(tmp_path, 2)
+    assert steps_in(tmp_path) == [1]
+    assert load_checkpoint(tmp_path).path == before
