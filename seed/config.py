@@ -193,6 +193,9 @@ class VTraceConfig:
     """Entropy in nats that an adaptive entropy cost steers to; none: fixed cost."""
     entropy_target_speed: float = 10.0
     """k of the adaptive cost exp(k theta): how fast it moves."""
+    queue_batches: int = 1
+    """Batches of unrolls that may wait for the trainer. When they do, inference
+    pauses: this bounds the policy lag."""
     rho_max: float = 1.0
     """Clip of the importance weight in the value target's temporal difference."""
     c_max: float = 1.0
@@ -209,6 +212,7 @@ class VTraceConfig:
         require(self.unroll_length >= 1, "unroll_length", "at least 1", self.unroll_length)
         require(self.batch_size >= 1, "batch_size", "at least 1", self.batch_size)
         require(self.sample_reuse >= 1, "sample_reuse", "at least 1", self.sample_reuse)
+        require(self.queue_batches >= 1, "queue_batches", "at least 1", self.queue_batches)
         require(0 <= self.discount_factor <= 1, "discount_factor", "[0, 1]", self.discount_factor)
         require(
             self.reward_clip_min < self.reward_clip_max,
@@ -224,6 +228,122 @@ class VTraceConfig:
         if self.entropy_target is not None:
             require(self.entropy_cost > 0, "entropy_cost", "above 0 with entropy_target", 0)
             require(self.entropy_target > 0, "entropy_target", "above 0", self.entropy_target)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of what is trained on: transitions, and the row they end at."""
+        return self.unroll_length + 1
+
+    @property
+    def unrolls_per_update(self) -> int:
+        """Unrolls in one learner step."""
+        return self.batch_size * self.sample_reuse
+
+    @property
+    def env_steps_per_update(self) -> float:
+        """Env steps for each learner step."""
+        return self.unroll_length * self.batch_size
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """Prioritised replay of sequences (Schaul et al. 2016, Horgan et al. 2018)."""
+
+    replay_capacity: int = 100_000
+    """Sequences held; the oldest make room for new ones."""
+    replay_min_size: int = 5_000
+    """Sequences collected before training starts."""
+    samples_per_insert: float = 0.75
+    """Times that a sequence is trained on, on average. Whoever is ahead waits: the
+    trainer for new sequences, or acting for the trainer."""
+    priority_exponent: float = 0.9
+    """Sequences are sampled in proportion to their priority to this power; 0: evenly."""
+    importance_exponent: float = 0.6
+    """How far importance weights make up for uneven sampling; 1: in full."""
+    checkpoint_replay: bool = True
+    """Save the replay with each checkpoint, if it is within the limit; a resumed run
+    otherwise collects replay_min_size sequences anew before it trains."""
+    checkpoint_replay_limit_gib: float = 4.0
+    """Largest replay, in GiB, that checkpoints hold."""
+
+    def __post_init__(self) -> None:
+        capacity, min_size = self.replay_capacity, self.replay_min_size
+        require(capacity >= 1, "replay_capacity", "at least 1", capacity)
+        require(1 <= min_size <= capacity, "replay_min_size", "from 1 to replay_capacity", min_size)
+        require(
+            self.samples_per_insert > 0, "samples_per_insert", "above 0", self.samples_per_insert
+        )
+        for name in ("priority_exponent", "importance_exponent"):
+            require(0 <= getattr(self, name) <= 1, name, "[0, 1]", getattr(self, name))
+        limit = self.checkpoint_replay_limit_gib
+        require(limit >= 0, "checkpoint_replay_limit_gib", "0 or more", limit)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class R2D2Config:
+    """Recurrent replay distributed DQN (Kapturowski et al. 2019)."""
+
+    sequence_length: int = 80
+    """L: transitions trained in a sequence."""
+    burn_in: int = 40
+    """Rows before them that only bring the recurrent state up to date."""
+    sequence_period: int = 0
+    """Rows between the starts of an environment's sequences; 0: sequence_length, so
+    that every transition is trained in just one of them."""
+    batch_size: int = 64
+    """Sequences in one learner step."""
+    discount_factor: float = 0.997
+    n_step: int = 5
+    """Rewards summed before a target bootstraps."""
+    reward_scale: float = 1.0
+    """Multiplies rewards, which are not clipped: the value rescaling tames them."""
+    rescale_epsilon: float = 1e-3
+    """epsilon of h(x) = sign(x)(sqrt(|x| + 1) - 1) + epsilon x."""
+    priority_mix: float = 0.9
+    """eta: a sequence's priority is eta times its largest absolute TD error plus
+    1 - eta times the mean."""
+    target_update_every: int = 2_500
+    """Learner steps between copies of the trained network to the target network."""
+    exploration_base: float = 0.4
+    """Environment i acts at random with probability base^(1 + exponent u_i), its
+    u_i in [0, 1) evenly spread over the environments."""
+    exploration_exponent: float = 7.0
+    """See exploration_base."""
+    eval_epsilon: float = 1e-3
+    """Probability of a random action in evaluation."""
+    head_size: int = 512
+    """Units of the hidden layer of each duelling head; 0 for linear heads."""
+    replay: ReplayConfig = ReplayConfig()
+
+    def __post_init__(self) -> None:
+        for name in ("sequence_length", "batch_size", "n_step", "target_update_every"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name in ("burn_in", "sequence_period", "head_size", "exploration_exponent"):
+            require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+        for name in ("discount_factor", "priority_mix", "exploration_base", "eval_epsilon"):
+            require(0 <= getattr(self, name) <= 1, name, "[0, 1]", getattr(self, name))
+        for name in ("reward_scale", "rescale_epsilon"):
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+
+    @property
+    def period(self) -> int:
+        """Rows between the starts of an environment's sequences."""
+        return self.sequence_period or self.sequence_length
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a sequence: burn-in, trained transitions, and the row they end at."""
+        return self.burn_in + self.sequence_length + 1
+
+    @property
+    def unrolls_per_update(self) -> int:
+        """Sequences in one learner step."""
+        return self.batch_size
+
+    @property
+    def env_steps_per_update(self) -> float:
+        """Env steps for each learner step, on average."""
+        return self.batch_size * self.period / self.replay.samples_per_insert
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -258,9 +378,6 @@ class LearnerConfig:
     train_threads: int = 0
     """Threads that share the unrolls of one update, on the CPU; 0: one per core, at
     most 4. Always 1 on a GPU."""
-    queue_batches: int = 1
-    """Batches of unrolls that may wait for the trainer. When they do, inference
-    pauses: this bounds the policy lag."""
     checkpoint_every_s: float = 300.0
     """Seconds between checkpoints; one more is written at the end."""
     keep_checkpoints: int = 3
@@ -272,7 +389,6 @@ class LearnerConfig:
         require(self.total_env_steps >= 1, "total_env_steps", "at least 1", self.total_env_steps)
         require(self.torch_threads >= 0, "torch_threads", "0 or more", self.torch_threads)
         require(self.train_threads >= 0, "train_threads", "0 or more", self.train_threads)
-        require(self.queue_batches >= 1, "queue_batches", "at least 1", self.queue_batches)
         require(self.keep_checkpoints >= 1, "keep_checkpoints", "at least 1", self.keep_checkpoints)
         every_s = self.checkpoint_every_s
         require(every_s > 0, "checkpoint_every_s", "above 0", every_s)
@@ -286,7 +402,7 @@ class RunConfig:
     env: EnvConfig = EnvConfig()
     actor: ActorConfig = ActorConfig()
     network: NetworkConfig = NetworkConfig()
-    agent: VTraceConfig = VTraceConfig()
+    agent: VTraceConfig | R2D2Config = VTraceConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     inference: InferenceConfig = InferenceConfig()
     learner: LearnerConfig = LearnerConfig()
@@ -295,3 +411,9 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require(0 <= self.rng_seed < 2**31, "rng_seed", "0 .. 2^31 - 1", self.rng_seed)
+        if isinstance(self.agent, R2D2Config):
+            # Training would otherwise begin where the run ends.
+            collected = self.agent.replay.replay_min_size * self.agent.period
+            total = self.learner.total_env_steps
+            wanted = f"more than the {collected} env steps of replay_min_size sequences"
+            require(total > collected, "total_env_steps", wanted, total)

@@ -7,6 +7,7 @@ its full path. Knows nothing of files.
 
 import dataclasses
 import math
+import types
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
@@ -17,6 +18,10 @@ from cattrs.gen import make_dict_structure_fn
 from seed.errors import ConfigError, expected
 
 Config = TypeVar("Config")
+
+# Where one of several dataclasses may stand, this key tells which: "vtrace" for
+# VTraceConfig. Absent, it is the first of them.
+TAG = "algorithm"
 
 
 def structure(plain: object, cls: type[Config], field: str = "") -> Config:
@@ -139,6 +144,42 @@ def _is_literal(cls: Any) -> bool:
     return typing.get_origin(cls) is Literal
 
 
+def _structure_union(converter: cattrs.Converter, union: Any) -> Callable[[object, Any], object]:
+    choices = {_tag_of(cls): cls for cls in typing.get_args(union)}
+    default = next(iter(choices))
+
+    def hook(value: object, _: Any) -> object:
+        if not isinstance(value, dict):
+            raise _mismatch("a mapping", value)
+        fields = dict(value)
+        tag = fields.pop(TAG, default)
+        if tag not in choices:
+            wanted = f"one of {', '.join(map(repr, choices))}"
+            raise ConfigError(expected(TAG, wanted, repr(tag)))
+        return converter.structure(fields, choices[tag])
+
+    return hook
+
+
+def _unstructure_union(converter: cattrs.Converter, union: Any) -> Callable[[object], object]:
+    del union
+
+    def hook(value: object) -> object:
+        return {TAG: _tag_of(type(value))} | converter.unstructure(value, type(value))
+
+    return hook
+
+
+def _tag_of(cls: type) -> str:
+    """Returns "r2d2" for R2D2Config."""
+    return cls.__name__.removesuffix("Config").lower()
+
+
+def _is_union_of_dataclasses(cls: Any) -> bool:
+    is_union = typing.get_origin(cls) in (typing.Union, types.UnionType)
+    return is_union and all(map(dataclasses.is_dataclass, typing.get_args(cls)))
+
+
 def _make_converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     converter.register_structure_hook(int, _structure_int)
@@ -151,6 +192,12 @@ def _make_converter() -> cattrs.Converter:
     )
     converter.register_structure_hook_factory(
         dataclasses.is_dataclass, lambda cls: _structure_dataclass(converter, cls)
+    )
+    converter.register_structure_hook_factory(
+        _is_union_of_dataclasses, lambda union: _structure_union(converter, union)
+    )
+    converter.register_unstructure_hook_factory(
+        _is_union_of_dataclasses, lambda union: _unstructure_union(converter, union)
     )
     return converter
 

@@ -14,6 +14,8 @@ from seed.config import (
     LearnerConfig,
     NetworkConfig,
     OptimizerConfig,
+    R2D2Config,
+    ReplayConfig,
     RunConfig,
     Torso,
     VTraceConfig,
@@ -66,7 +68,20 @@ REFUSED: list[tuple[type, dict[str, Any], str]] = [
     (VTraceConfig, {"trace_lambda": 1.1}, "trace_lambda"),
     (LearnerConfig, {"torch_threads": -1}, "torch_threads"),
     (LearnerConfig, {"train_threads": -1}, "train_threads"),
-    (LearnerConfig, {"queue_batches": 0}, "queue_batches"),
+    (VTraceConfig, {"queue_batches": 0}, "queue_batches"),
+    (R2D2Config, {"sequence_length": 0}, "sequence_length"),
+    (R2D2Config, {"burn_in": -1}, "burn_in"),
+    (R2D2Config, {"sequence_period": -1}, "sequence_period"),
+    (R2D2Config, {"n_step": 0}, "n_step"),
+    (R2D2Config, {"priority_mix": 1.1}, "priority_mix"),
+    (R2D2Config, {"rescale_epsilon": 0.0}, "rescale_epsilon"),
+    (R2D2Config, {"target_update_every": 0}, "target_update_every"),
+    (R2D2Config, {"exploration_base": -0.1}, "exploration_base"),
+    (ReplayConfig, {"replay_capacity": 0}, "replay_capacity"),
+    (ReplayConfig, {"replay_capacity": 9, "replay_min_size": 10}, "replay_min_size"),
+    (ReplayConfig, {"samples_per_insert": 0.0}, "samples_per_insert"),
+    (ReplayConfig, {"importance_exponent": 1.1}, "importance_exponent"),
+    (ReplayConfig, {"checkpoint_replay_limit_gib": -1.0}, "checkpoint_replay_limit_gib"),
     (LearnerConfig, {"checkpoint_every_s": 0.0}, "checkpoint_every_s"),
     (LearnerConfig, {"keep_checkpoints": 0}, "keep_checkpoints"),
     (LearnerConfig, {"report_every_s": 0.0}, "report_every_s"),
@@ -80,6 +95,8 @@ CLASSES = (
     ActorConfig,
     NetworkConfig,
     OptimizerConfig,
+    R2D2Config,
+    ReplayConfig,
     VTraceConfig,
     InferenceConfig,
     LearnerConfig,
@@ -115,6 +132,8 @@ def test_value_that_cannot_work_is_refused(cls: type, values: dict[str, Any], fi
         (VTraceConfig, {"discount_factor": 1.0, "entropy_cost": 0.0}),
         (InferenceConfig, {"max_wait_ms": 0.0, "min_fill": 0.0}),
         (InferenceConfig, {"min_fill": 1.0, "max_inference_batch": 1}),
+        (R2D2Config, {"burn_in": 0, "head_size": 0, "priority_mix": 1.0, "exploration_base": 1.0}),
+        (ReplayConfig, {"replay_capacity": 1, "replay_min_size": 1, "priority_exponent": 0.0}),
         (RunConfig, {"rng_seed": 2**31 - 1}),
     ],
     ids=str,
@@ -139,8 +158,6 @@ def test_preset_is_whole(name: str) -> None:
     assert preset.help.endswith(".")
     assert isinstance(preset.config, RunConfig)
     assert name.startswith("atari") == preset.config.env.is_atari
-    # Batches must fit the queue in front of the trainer.
-    assert preset.config.learner.queue_batches >= 1
 
 
 def test_presets_that_users_were_promised_exist() -> None:
@@ -154,6 +171,7 @@ def test_atari_presets_keep_the_published_protocol() -> None:
     atari = config.env.atari
     assert (atari.repeat_action_probability, atari.frame_skip) == (0.25, 4)
     assert (atari.life_loss_terminal, atari.full_action_space) == (False, True)
+    assert isinstance(config.agent, VTraceConfig)
     assert (config.agent.reward_clip_min, config.agent.reward_clip_max) == (-1, 1)
     assert (config.network.torso, config.network.frame_stack) == ("impala_deep", 4)
     assert config.agent.loss_reduction == "sum"

@@ -13,6 +13,8 @@ from seed.config import (
     EnvConfig,
     LearnerConfig,
     NetworkConfig,
+    R2D2Config,
+    ReplayConfig,
     RunConfig,
     VTraceConfig,
 )
@@ -43,7 +45,12 @@ def write_yaml(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("config", [UNUSUAL, *(preset.config for preset in PRESETS.values())])
+RECURRENT = RunConfig(agent=R2D2Config(burn_in=3, replay=ReplayConfig(replay_min_size=7)))
+
+
+@pytest.mark.parametrize(
+    "config", [UNUSUAL, RECURRENT, *(preset.config for preset in PRESETS.values())]
+)
 def test_config_reads_back_as_written(tmp_path: Path, config: RunConfig) -> None:
     """Infinities, none, tuples and small floats survive the file."""
     path = tmp_path / "config.yaml"
@@ -100,6 +107,10 @@ def test_a_failed_write_leaves_the_old_file_whole(
         ("network: {hidden_sizes: '33'}", "network.hidden_sizes: expected a list, got '33'"),
         ("network: {torso: foo}", "network.torso: expected one of 'auto', "),
         ("network: {see_last_step: 1}", "network.see_last_step: expected true or false, got 1"),
+        ("agent: {algorithm: dqn}", "agent.algorithm: expected one of 'vtrace', 'r2d2', got 'dqn'"),
+        ("agent: {algorithm: r2d2, unroll_length: 3}", "agent.unroll_length: unknown field"),
+        ("agent: {algorithm: r2d2, burn_in: -1}", "agent.burn_in: expected 0 or more, got -1"),
+        ("agent: [r2d2]", "agent: expected a mapping, got ['r2d2']"),
         ("learner: {device: 3}", "learner.device: expected a string, got 3"),
         ("rng_seed: -1", "rng_seed: expected 0 .. 2^31 - 1, got -1"),
         ("- 1", "expected a YAML mapping, got list"),
