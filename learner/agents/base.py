@@ -32,7 +32,11 @@ class LossOutput(NamedTuple):
     loss: Tensor
     """Scalar."""
     metrics: dict[str, Tensor]
-    """Detached scalars by metric name; means over the whole batch's valid steps."""
+    """Detached scalars by metric name: means over the whole batch, of its valid steps or
+    of its unrolls, whichever `num_valid` counts."""
+    priorities: Tensor | None = None
+    """float32 [b], detached: how much each unroll still has to teach, for replay to
+    sample by; None from an algorithm without replay."""
 
 
 class Agent(Protocol):
@@ -57,6 +61,7 @@ class Agent(Protocol):
         rows: Rows,
         state: State,
         *,
+        slots: Tensor,
         generator: torch.Generator,
         greedy: Tensor | None = None,
     ) -> ActOutput:
@@ -66,6 +71,7 @@ class Agent(Protocol):
           network: one that `build_network` made.
           rows: the newest row of B environments, T = 1.
           state: [B, ...].
+          slots: int64 [B]: the environments' seats, for exploration that differs among them.
           generator: source of the sampling noise, on the rows' device.
           greedy: bool [B]: act without exploration here; None for nowhere.
         """
@@ -76,16 +82,32 @@ class Agent(Protocol):
         ...
 
     def num_valid(self, unrolls: Unrolls) -> Tensor:
-        """Returns how many steps of a batch carry a loss, float32 scalar."""
+        """Returns what the means over a batch divide by, float32 scalar."""
         ...
 
-    def loss(self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor) -> LossOutput:
+    def loss(
+        self,
+        network: nn.Module,
+        unrolls: Unrolls,
+        num_valid: Tensor,
+        importance_weights: Tensor | None = None,
+    ) -> LossOutput:
         """Returns the loss of unrolls [T + 1, b] that are all or a part of a batch.
 
         Args:
           network: the one to differentiate.
           unrolls: of the batch.
           num_valid: of the whole batch.
+          importance_weights: float32 [b], where replay sampled unevenly.
+        """
+        ...
+
+    def after_update(self, network: nn.Module, learner_step: int) -> None:
+        """Lets what trails the trained weights (a target network) follow them.
+
+        Args:
+          network: the trained one, just updated.
+          learner_step: updates made, this one included.
         """
         ...
 

@@ -1,8 +1,9 @@
 """Config -> agent."""
 
 from learner.agents.base import Agent
+from learner.agents.r2d2 import R2D2Agent
 from learner.agents.vtrace import VTraceAgent
-from seed.config import RunConfig
+from seed.config import R2D2Config, RunConfig
 from seed.errors import SpecError, expected
 from seed.specs import EnvSpec
 
@@ -11,4 +12,6 @@ def make_agent(spec: EnvSpec, config: RunConfig) -> Agent:
     """Returns the algorithm for an environment; raises SpecError if it cannot serve it."""
     if not spec.action.is_discrete:
         raise SpecError(expected("action", "a discrete space", f"{spec.action.dtype} array"))
+    if isinstance(config.agent, R2D2Config):
+        return R2D2Agent(spec, config.network, config.agent)
     return VTraceAgent(spec, config.network, config.agent)

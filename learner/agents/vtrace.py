@@ -49,9 +49,11 @@ class VTraceAgent:
         rows: Rows,
         state: State,
         *,
+        slots: Tensor,
         generator: torch.Generator,
         greedy: Tensor | None = None,
     ) -> ActOutput:
+        del slots  # all explore alike
         output, next_state = self._forward(network, rows, state)
         logits = output.logits.squeeze(0)  # [B, A]
         actions = distributions.sample(logits, generator)
@@ -66,8 +68,18 @@ class VTraceAgent:
     def num_valid(self, unrolls: Unrolls) -> Tensor:
         return transitions(unrolls.rows, self.config.discount_factor).mask.sum()
 
-    def loss(self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor) -> LossOutput:
+    def after_update(self, network: nn.Module, learner_step: int) -> None:
+        del network, learner_step  # nothing trails
+
+    def loss(
+        self,
+        network: nn.Module,
+        unrolls: Unrolls,
+        num_valid: Tensor,
+        importance_weights: Tensor | None = None,
+    ) -> LossOutput:
         """Policy gradient, value and entropy losses, summed or averaged over valid steps."""
+        assert importance_weights is None, "unrolls are trained on as they come"
         config = self.config
         output, _ = self._forward(network, unrolls.rows, unrolls.initial_state)
         steps = transitions(unrolls.rows, config.discount_factor)

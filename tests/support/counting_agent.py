@@ -7,10 +7,11 @@ it saw, so one row missed, repeated or mixed up changes everything after it.
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import ActOutput, LossOutput
+from learner.agents.base import ActOutput
 from learner.networks.frame_stack import stack_frames
-from learner.records import Rows, State, Unrolls
+from learner.records import Rows, State
 from tests.support.counting_env import NUM_ACTIONS
+from tests.support.fake_agent import FakeAgent
 
 FRAME_STACK = 3
 _MODULUS = 9973
@@ -24,10 +25,8 @@ class CountingNetwork(nn.Module):
         self.version = nn.Parameter(torch.zeros(()))
 
 
-class CountingAgent:
-    """Satisfies `learner.agents.base.Agent`, except that it does not learn."""
-
-    batch_size = 1
+class CountingAgent(FakeAgent):
+    """Acts, and does not learn."""
 
     def __init__(self, unroll_length: int) -> None:
         self.unroll_length = unroll_length
@@ -48,6 +47,7 @@ class CountingAgent:
         rows: Rows,
         state: State,
         *,
+        slots: Tensor,
         generator: torch.Generator,
         greedy: Tensor | None = None,
     ) -> ActOutput:
@@ -60,18 +60,6 @@ class CountingAgent:
             "version": version_of(network).expand(count.shape[0]).clone(),
         }
         return ActOutput(actions, outputs, {"count": count, "checksum": checksum, "frames": frames})
-
-    def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
-        raise AssertionError("the counting agent does not learn")
-
-    def num_valid(self, unrolls: Unrolls) -> Tensor:
-        raise AssertionError("the counting agent does not learn")
-
-    def loss(self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor) -> LossOutput:
-        raise AssertionError("the counting agent does not learn")
-
-    def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
-        raise AssertionError("compare the recorded outputs instead")
 
 
 def version_of(network: nn.Module) -> Tensor:

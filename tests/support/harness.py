@@ -24,6 +24,7 @@ from learner.metrics import Metrics
 from learner.records import Unrolls
 from learner.server import InferenceService, ServerThread
 from learner.threads import start_thread
+from learner.unrolls import Completed
 from learner.weights import PublishedWeights
 from seed import wire
 from seed.config import EnvConfig, InferenceConfig
@@ -46,7 +47,7 @@ class ActingHarness:
         inference: InferenceConfig | None = None,
     ) -> None:
         self.address = f"unix:{directory / 'learner.sock'}"
-        self.unrolls: list[Unrolls] = []
+        self.completed: list[Completed] = []
         self.counters = Counters()
         self.networks: dict[int, nn.Module] = {}
         """Published weights by version."""
@@ -93,6 +94,11 @@ class ActingHarness:
         process.kill()
         process.wait()
 
+    @property
+    def unrolls(self) -> list[Unrolls]:
+        """What has been completed so far, whosever it is."""
+        return [completed.unrolls for completed in self.completed]
+
     def publish(self, network: nn.Module, version: int) -> None:
         """Makes `network` act from the next batch on, as `version`."""
         assert self._weights is not None, "no actor has connected yet"
@@ -116,9 +122,9 @@ class ActingHarness:
     def _count(self) -> int:
         return sum(unrolls.num_unrolls for unrolls in self.unrolls)
 
-    def _emit(self, unrolls: Unrolls) -> None:
+    def _emit(self, completed: Completed) -> None:
         with self._changed:
-            self.unrolls.append(unrolls)
+            self.completed.append(completed)
             self._changed.notify_all()
 
     def _fail(self, error: BaseException) -> None:

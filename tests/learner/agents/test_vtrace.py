@@ -44,6 +44,9 @@ CLIPPED: dict[str, Any] = {
     "discount_factor": 0.9,
 }
 
+# Slots of environments that all explore alike.
+SLOTS = torch.arange(B)
+
 
 def make_agent_and_network(
     network: NetworkConfig | None = None, **config: Any
@@ -332,7 +335,7 @@ def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
     state, outputs, actions = agent.initial_state(B, CPU), [], []
     for t in range(T + 1):
         row = map_tensors(lambda x, t=t: x[t : t + 1], unrolls.rows)
-        acted = agent.act(network, row, state, generator=generator)
+        acted = agent.act(network, row, state, slots=SLOTS, generator=generator)
         state = acted.state
         outputs.append(acted.policy_outputs["logits"])
         actions.append(acted.actions)
@@ -356,7 +359,8 @@ def test_greedy_environments_take_the_likeliest_action_and_others_sample() -> No
     rows = random_rows(agent.spec, 1, num_envs, seeded(4))
     greedy = torch.arange(num_envs) % 2 == 0
     mixed, sampled = (
-        agent.act(network, rows, {}, generator=seeded(5), greedy=mask) for mask in (greedy, None)
+        agent.act(network, rows, {}, slots=SLOTS, generator=seeded(5), greedy=mask)
+        for mask in (greedy, None)
     )
     assert mixed.actions.dtype == torch.int64
     likeliest = mixed.policy_outputs["logits"].argmax(-1)
@@ -370,7 +374,7 @@ def test_actions_are_drawn_from_the_policy() -> None:
     agent, network = make_agent_and_network()
     rows = random_rows(agent.spec, 1, 1, seeded(6))
     rows = map_tensors(lambda x: x.expand(-1, 20_000, *x.shape[2:]), rows)
-    output = agent.act(network, rows, {}, generator=seeded(7))
+    output = agent.act(network, rows, {}, slots=SLOTS, generator=seeded(7))
     frequencies = torch.bincount(output.actions, minlength=NUM_ACTIONS) / 20_000
     probabilities = torch.softmax(output.policy_outputs["logits"][0], -1)
     torch.testing.assert_close(frequencies, probabilities, atol=0.015, rtol=0)
@@ -389,7 +393,7 @@ def test_network_sees_scaled_and_clipped_rewards() -> None:
     def logits(reward: float) -> Tensor:
         rows = unrolls.rows._replace(rewards=torch.full((T + 1, B), reward))
         row = map_tensors(lambda x: x[:1], rows)
-        acted = agent.act(network, row, {}, generator=seeded())
+        acted = agent.act(network, row, {}, slots=SLOTS, generator=seeded())
         seen = row._replace(rewards=torch.full((1, B), min(max(0.1 * reward, -1.0), 2.0)))
         torch.testing.assert_close(acted.policy_outputs["logits"], network(seen, {})[0].logits[0])
         recorded = {"logits": acted.policy_outputs["logits"].expand(T + 1, B, NUM_ACTIONS)}

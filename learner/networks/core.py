@@ -1,0 +1,115 @@
+"""What all networks have in common: observations and memory -> features.
+
+Called by the inference and trainer threads, each with networks of its own. What the
+features are good for is left to the heads of the networks built on this.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from learner.networks.frame_stack import stack_frames
+from learner.networks.recurrent import ResettingLSTM
+from learner.networks.torsos import Torso, make_torso
+from learner.records import Rows, State
+from seed.config import NetworkConfig
+from seed.specs import EnvSpec
+
+
+class Core(nn.Module):
+    """Torso per observation leaf -> (last action and reward) -> (LSTM).
+
+    A network derives from it and puts its heads behind `features`. One such forward
+    serves acting (T = 1) and training (T + 1 rows), so that what is trained is what
+    acted.
+    """
+
+    output_size: int
+    """Number of features."""
+
+    def __init__(self, spec: EnvSpec, config: NetworkConfig) -> None:
+        super().__init__()
+        self.spec = spec
+        self.num_actions = spec.action.num_values
+        self.num_context = config.frame_stack - 1
+        self.see_last_step = config.see_last_step
+        torsos = [make_torso(leaf, config) for leaf in spec.observations]
+        self.torsos = nn.ModuleList(torsos)
+        size = sum(torso.output_size for torso in torsos)
+        if self.see_last_step:
+            size += self.num_actions + 1
+        self.lstm = ResettingLSTM(size, config.lstm_size) if config.lstm_size else None
+        self.output_size = config.lstm_size or size
+
+    def initial_state(self, batch_size: int, device: torch.device | str = "cpu") -> State:
+        """Returns the state before an environment's first row, zeros [B, ...]."""
+        state: State = {}
+        if self.num_context:
+            for leaf in self.spec.observations:
+                shape = (batch_size, self.num_context, *leaf.shape)
+                dtype = getattr(torch, leaf.dtype)
+                state[f"frames/{leaf.name}"] = torch.zeros(shape, dtype=dtype, device=device)
+        if self.lstm is not None:
+            for name in ("hidden", "cell"):
+                shape = (batch_size, self.lstm.hidden_size)
+                state[f"lstm/{name}"] = torch.zeros(shape, device=device)
+        return state
+
+    def update_statistics(self, rows: Rows) -> None:
+        """Takes note of rows [T, B] in the running means of the torsos that keep one.
+
+        The first row of each unroll stands for all of it: the others look much the same.
+        """
+        for frames, torso in zip(rows.observations, self.torsos, strict=True):
+            assert isinstance(torso, Torso)
+            torso.update_statistics(frames[0])
+
+    def features(self, rows: Rows, state: State) -> tuple[Tensor, State]:
+        """Runs rows [T, B] in order from `state` [B, ...].
+
+        `rows.rewards` are those the network may see, of moderate size.
+
+        Returns:
+          float32 [T, B, output_size], and the state after the last row.
+        """
+        stacks, next_state = self._stack(rows, state)
+        parts = [
+            torso(stack.flatten(0, 1)) for torso, stack in zip(self.torsos, stacks, strict=True)
+        ]
+        if self.see_last_step:
+            parts.append(self._last_step(rows).flatten(0, 1))
+        features = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+        features = features.unflatten(0, rows.is_first.shape)
+        if self.lstm is not None:
+            features, next_state["lstm/hidden"], next_state["lstm/cell"] = self.lstm(
+                features, state["lstm/hidden"], state["lstm/cell"], rows.is_first
+            )
+        return features, next_state
+
+    @torch.no_grad()
+    def advance(self, rows: Rows, state: State) -> State:
+        """Returns the state after rows [T, B] alone, as `features` does but without gradient.
+
+        This is burn-in. Without an LSTM the frames are all there is to carry, and no
+        torso need look at them.
+        """
+        if self.lstm is None:
+            return self._stack(rows, state)[1]
+        return self.features(rows, state)[1]
+
+    def _stack(self, rows: Rows, state: State) -> tuple[list[Tensor], State]:
+        """Returns each leaf's frames [T, B, S, *shape], and the frames carried on."""
+        if not self.num_context:
+            return [frames.unsqueeze(2) for frames in rows.observations], {}
+        stacks, context = [], {}
+        for leaf, frames in zip(self.spec.observations, rows.observations, strict=True):
+            name = f"frames/{leaf.name}"
+            stack, context[name] = stack_frames(state[name], frames, rows.is_first)
+            stacks.append(stack)
+        return stacks, context
+
+    def _last_step(self, rows: Rows) -> Tensor:
+        """Returns [T, B, A + 1]: one-hot previous action and reward, zeros at a first row."""
+        action = functional.one_hot(rows.previous_actions, self.num_actions)
+        step = torch.cat([action.to(torch.float32), rows.rewards.unsqueeze(-1)], dim=-1)
+        return step * (~rows.is_first).to(torch.float32).unsqueeze(-1)
