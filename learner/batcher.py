@@ -14,12 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from learner.threads import Stopped
 from seed.config import InferenceConfig
 from seed.wire import EnvOutputs
-
-
-class BatcherClosed(Exception):
-    """The run is stopping; raised out of a waiting `next_batch`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,14 +77,14 @@ class Batcher:
             self._changed.notify_all()
 
     def next_batch(self) -> list[Request]:
-        """Blocks until a batch closes and returns it. Raises BatcherClosed."""
+        """Blocks until a batch closes and returns it. Raises Stopped."""
         with self._changed:
             while not self._closed:
                 wait_s = self.seconds_to_close()
                 if wait_s <= 0:
                     return self._take()
                 self._changed.wait(None if math.isinf(wait_s) else wait_s)
-            raise BatcherClosed
+            raise Stopped
 
     def seconds_to_close(self) -> float:
         """Returns how long the batch stays open if nothing more comes; inf if empty."""

@@ -23,16 +23,18 @@ from torch import Tensor, nn
 
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
-from learner.batcher import Batcher, BatcherClosed
+from learner.batcher import Batcher
 from learner.checkpoint import load_checkpoint
+from learner.experience import Batch
+from learner.inference import example_step
 from learner.metrics import Metrics
 from learner.records import Rows, Unrolls
 from learner.server import InferenceService, ServerThread
 from learner.setup import set_up_torch
-from learner.threads import start_thread
+from learner.threads import Stopped, start_thread
 from learner.trainer import Trainer
 from seed import wire
-from seed.config import EnvConfig, InferenceConfig, RunConfig
+from seed.config import EnvConfig, InferenceConfig, R2D2Config, RunConfig, VTraceConfig
 from seed.config_file import env_settings_to_json, load_config
 from seed.pb import inference_pb2 as pb
 from seed.serialization import structure
@@ -84,10 +86,17 @@ def measure_forward(args: ForwardArgs) -> dict[str, float]:
     for size in args.batch_sizes:
         rows, state = _random_rows(spec, 1, size), agent.initial_state(size, torch.device("cpu"))
         generator = torch.Generator().manual_seed(0)
+        slots = torch.arange(size)
 
-        def act(network: nn.Module, rows: Rows = rows, state: dict[str, Tensor] = state) -> None:
+        def act(
+            network: nn.Module,
+            rows: Rows = rows,
+            state: dict[str, Tensor] = state,
+            slots: Tensor = slots,
+            generator: torch.Generator = generator,
+        ) -> None:
             with torch.inference_mode():
-                agent.act(network, rows, state, generator=generator)  # noqa: B023 (used at once)
+                agent.act(network, rows, state, slots=slots, generator=generator)
 
         best_s = _best_layout(agent.build_network().eval(), act, args.seconds)
         results[str(size)] = best_s / size
@@ -98,16 +107,16 @@ def measure_train(args: TrainArgs) -> dict[str, float]:
     """Returns the best CPU seconds per env step of one update."""
     config, spec = _load(args.run)
     agent = make_agent(spec, config)
-    unrolls = _random_unrolls(spec, agent, agent.batch_size * config.agent.sample_reuse)
+    batch = _random_batch(spec, agent, config.agent)
     trainers: dict[nn.Module, Trainer] = {}
 
     def update(network: nn.Module) -> None:
         if network not in trainers:
             trainers[network] = Trainer(agent, network, config.optimizer, Metrics())
-        trainers[network].train_step(unrolls, learner_step=0, progress=0.0)
+        trainers[network].train_step(batch, learner_step=0, progress=0.0)
 
     best_s = _best_layout(agent.build_network(), update, args.seconds)
-    return {"train": best_s / (agent.unroll_length * agent.batch_size)}
+    return {"train": best_s / config.agent.env_steps_per_update}
 
 
 def _load(run: Path) -> tuple[RunConfig, EnvSpec]:
@@ -156,19 +165,20 @@ def _random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
     return Rows(observations, torch.zeros(shape), actions, none, none, none)
 
 
-def _random_unrolls(spec: EnvSpec, agent: Agent, batch_size: int) -> Unrolls:
-    """Returns unrolls [T + 1, B] as acting with a fresh network would record them."""
-    num_rows = agent.unroll_length + 1
-    rows = _random_rows(spec, num_rows, batch_size)
-    state = agent.initial_state(batch_size, torch.device("cpu"))
-    first = _random_rows(spec, 1, batch_size)
-    output = agent.act(agent.build_network(), first, state, generator=torch.Generator())
+def _random_batch(spec: EnvSpec, agent: Agent, config: VTraceConfig | R2D2Config) -> Batch:
+    """Returns what one update trains on, as acting with a fresh network would record it."""
+    num_rows, size = config.num_rows, config.unrolls_per_update
+    rows = _random_rows(spec, num_rows, size)
+    step = example_step(spec, agent, agent.build_network())
     outputs = {
-        name: x.detach().unsqueeze(0).expand(num_rows, *x.shape).contiguous()
-        for name, x in output.policy_outputs.items()
+        name: x.expand(num_rows, size, *x.shape[2:]).contiguous()
+        for name, x in step.policy_outputs.items()
     }
     versions = torch.zeros_like(rows.previous_actions)
-    return Unrolls(rows, rows.previous_actions, outputs, versions, state)
+    state = agent.initial_state(size, torch.device("cpu"))
+    weights = torch.ones(size) if isinstance(config, R2D2Config) else None
+    unrolls = Unrolls(rows, rows.previous_actions, outputs, versions, state)
+    return Batch(unrolls, importance_weights=weights)
 
 
 def measure_wire(args: WireArgs) -> dict[str, float]:
@@ -223,7 +233,7 @@ def _answer_all(batcher: Batcher, counted: _Counter) -> None:
                 request.reply(np.zeros(request.num_envs, np.int64))
                 counted.env_steps += request.num_envs
             counted.started.set()
-    except BatcherClosed:
+    except Stopped:
         return
 
 

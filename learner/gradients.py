@@ -6,12 +6,20 @@ and backward pass. Used by the trainer thread.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import Agent
+from learner.agents.base import Agent, LossOutput
 from learner.records import Unrolls, select_unrolls
+
+
+class _Part(NamedTuple):
+    """Neighbouring unrolls of a batch, with their importance weights if there are any."""
+
+    unrolls: Unrolls
+    importance_weights: Tensor | None
 
 
 class Gradients:
@@ -29,14 +37,20 @@ class Gradients:
             initargs=(torch.get_num_threads(),),
         )
 
-    def compute(self, unrolls: Unrolls) -> dict[str, Tensor]:
-        """Sets the gradients of the network's parameters; returns the loss's metrics.
+    def compute(
+        self, unrolls: Unrolls, importance_weights: Tensor | None = None
+    ) -> tuple[dict[str, Tensor], Tensor | None]:
+        """Sets the gradients of the network's parameters.
 
         Args:
           unrolls: the whole batch, [T + 1, B].
+          importance_weights: float32 [B], if the loss takes any.
+
+        Returns:
+          The loss's metrics, and the unrolls' priorities, float32 [B], if it gives any.
         """
         num_valid = self._agent.num_valid(unrolls)
-        parts = _split(unrolls, len(self._networks))
+        parts = _split(unrolls, importance_weights, len(self._networks))
         networks = self._networks[: len(parts)]
         # The caller's thread takes the first part, and by itself the only one.
         others = [
@@ -47,15 +61,15 @@ class Gradients:
         results += [other.result() for other in others]
         for replica in networks[1:]:
             _add_gradients(self._networks[0], replica)
-        return {name: _sum([metrics[name] for metrics in results]) for name in results[0]}
+        metrics = {name: _sum([r.metrics[name] for r in results]) for name in results[0].metrics}
+        priorities = [r.priorities for r in results if r.priorities is not None]
+        return metrics, torch.cat(priorities) if priorities else None
 
-    def _backward(
-        self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor
-    ) -> dict[str, Tensor]:
+    def _backward(self, network: nn.Module, part: _Part, num_valid: Tensor) -> LossOutput:
         network.zero_grad(set_to_none=True)
-        output = self._agent.loss(network, unrolls, num_valid)
+        output = self._agent.loss(network, part.unrolls, num_valid, part.importance_weights)
         output.loss.backward()
-        return output.metrics
+        return output._replace(loss=output.loss.detach())
 
 
 def _sum(values: list[Tensor]) -> Tensor:
@@ -80,12 +94,15 @@ def _add_gradients(network: nn.Module, replica: nn.Module) -> None:
             mine.grad += theirs.grad
 
 
-def _split(unrolls: Unrolls, num_parts: int) -> list[Unrolls]:
+def _split(unrolls: Unrolls, importance_weights: Tensor | None, num_parts: int) -> list[_Part]:
     """Returns at most `num_parts` parts whose sizes differ by at most one."""
     num_unrolls = unrolls.num_unrolls
     num_parts = min(num_parts, num_unrolls)
     bounds = [num_unrolls * part // num_parts for part in range(num_parts + 1)]
     return [
-        select_unrolls(unrolls, start, stop)
+        _Part(
+            select_unrolls(unrolls, start, stop),
+            None if importance_weights is None else importance_weights[start:stop],
+        )
         for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
     ]

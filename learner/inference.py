@@ -11,22 +11,22 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from learner.agents.base import ActOutput, Agent
-from learner.batcher import Batcher, BatcherClosed, Request
+from learner.batcher import Batcher, Request
 from learner.metrics import Metrics, ThreadClock
 from learner.records import Rows, State, Unrolls, index_unrolls
 from learner.slots import SlotStates
-from learner.unroll_queue import QueueClosed
-from learner.unrolls import UnrollStore
+from learner.threads import Stopped
+from learner.unrolls import Completed, UnrollStore
 from learner.weights import PublishedWeights
 from seed.specs import EnvSpec
 from seed.wire import Episode
 
 
 def run_inference(batcher: Batcher, engine: "InferenceEngine", metrics: Metrics) -> None:
-    """Acts on batch after batch until the batcher or the unroll queue closes."""
+    """Acts on batch after batch until the batcher or the experience closes."""
     clock = metrics.clock("inference")
     try:
         while True:
@@ -35,7 +35,7 @@ def run_inference(batcher: Batcher, engine: "InferenceEngine", metrics: Metrics)
             fill_ratio = min(sum(request.num_envs for request in batch) / batcher.full_size, 1.0)
             metrics.mean("inference/fill_ratio", fill_ratio)
             engine.process(batch, clock)
-    except (BatcherClosed, QueueClosed):
+    except Stopped:
         return
 
 
@@ -60,7 +60,7 @@ class InferenceEngine:
         spec: EnvSpec,
         agent: Agent,
         weights: PublishedWeights,
-        emit: Callable[[Unrolls], None],
+        emit: Callable[[Completed], None],
         counters: StepCounter,
         metrics: Metrics,
         device: torch.device,
@@ -91,7 +91,14 @@ class InferenceEngine:
         is_eval = _eval_mask(batch)
         greedy = torch.from_numpy(is_eval).to(self._device) if is_eval.any() else None
         with torch.inference_mode():
-            output = self._agent.act(network, rows, state, generator=self._generator, greedy=greedy)
+            output = self._agent.act(
+                network,
+                rows,
+                state,
+                slots=on_device,
+                generator=self._generator,
+                greedy=greedy,
+            )
             self._slots.scatter(on_device, output.state, output.actions)
             actions = output.actions.cpu().numpy()
         self._answer(batch, actions)
@@ -153,6 +160,27 @@ def make_step(rows: Rows, output: ActOutput, state: State, version: int) -> Unro
         policy_versions=torch.full_like(rows.previous_actions, version),
         initial_state=state,
     )
+
+
+def example_step(spec: EnvSpec, agent: Agent, network: nn.Module) -> Unrolls:
+    """Returns a row of zeros [1, 1, ...] as acting stores it, on the CPU."""
+    flags = torch.zeros(1, 1, dtype=torch.bool)
+    rows = Rows(
+        observations=tuple(
+            torch.zeros((1, 1, *leaf.shape), dtype=getattr(torch, leaf.dtype))
+            for leaf in spec.observations
+        ),
+        rewards=torch.zeros(1, 1),
+        previous_actions=torch.zeros(1, 1, dtype=torch.int64),
+        is_first=flags,
+        terminated=flags,
+        truncated=flags,
+    )
+    state = agent.initial_state(1, torch.device("cpu"))
+    slots = torch.zeros(1, dtype=torch.int64)
+    with torch.inference_mode():
+        output = agent.act(network, rows, state, slots=slots, generator=torch.Generator())
+    return make_step(rows, output, state, version=0)
 
 
 class Staging:

@@ -105,7 +105,7 @@ class Learner:
             )
         self._reported_steps, self._reported_s = steps, seconds
         if self._training is not None:
-            report["queue/unrolls"] = len(self._training.queue)
+            report |= self._training.experience.report()
         return report
 
     def _make_service(self) -> InferenceService:

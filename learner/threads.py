@@ -1,9 +1,13 @@
-"""Threads that cannot die unnoticed."""
+"""Threads that cannot die unnoticed, and how those that wait are told to end."""
 
 import threading
 from collections.abc import Callable
 
 import torch
+
+
+class Stopped(Exception):
+    """The run is stopping; raised out of a call that waits for another thread."""
 
 
 def start_thread(

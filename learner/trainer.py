@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from learner.agents.base import Agent
 from learner.algos.optimizers import learning_rate_at, make_optimizer
 from learner.counters import Counters
+from learner.experience import Batch, Experience
 from learner.gradients import Gradients
 from learner.metrics import Metrics, ThreadClock
-from learner.recent_batches import RecentBatches
 from learner.records import Unrolls, transitions
-from learner.unroll_queue import QueueClosed, UnrollQueue
+from learner.threads import Stopped
 from learner.weights import PublishedWeights
 from learner.zero_lag_check import ZeroLagCheck
 from seed.config import OptimizerConfig
@@ -41,41 +41,46 @@ class Trainer:
         self.network = _channels_last(network.train())
         self._config = config
         self._metrics = metrics
-        self._parameters = list(network.parameters())
+        self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._optimizer = make_optimizer(self._parameters, config)
         self._gradients = Gradients(agent, self.network, num_threads)
 
-    def train_step(self, unrolls: Unrolls, *, learner_step: int, progress: float) -> None:
+    def train_step(self, batch: Batch, *, learner_step: int, progress: float) -> Tensor | None:
         """Updates the weights from one batch.
 
         Args:
-          unrolls: [T + 1, B].
+          batch: of B unrolls.
           learner_step: updates made before this one, which is also the version of the
             weights being updated.
           progress: how much of the run is done, in [0, 1]; sets the learning rate.
+
+        Returns:
+          The unrolls' new priorities, float32 [B], from an agent that gives any.
         """
         learning_rate = learning_rate_at(self._config, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
-        self.agent.update_statistics(self.network, unrolls)
-        metrics = self._gradients.compute(unrolls)
+        self.agent.update_statistics(self.network, batch.unrolls)
+        metrics, priorities = self._gradients.compute(batch.unrolls, batch.importance_weights)
         max_norm = self._config.max_grad_norm or float("inf")
         grad_norm = nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
         self._optimizer.step()
+        self.agent.after_update(self.network, learner_step + 1)
         self._report(metrics | {"optimizer/grad_norm_mean": grad_norm})
-        self._report_lag(unrolls, learner_step)
+        self._report_lag(batch.unrolls, learner_step)
         self._metrics.gauge("optimizer/learning_rate", learning_rate)
+        return priorities
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps besides the weights."""
         return {"optimizer": self._optimizer.state_dict()}
 
-    def load(self, weights: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+    def load(self, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Goes on from a checkpoint. Raises RuntimeError if its network is another."""
         self.network.load_state_dict(weights)
         self._optimizer.load_state_dict(state["optimizer"])
 
-    def _report(self, values: dict[str, torch.Tensor]) -> None:
+    def _report(self, values: dict[str, Tensor]) -> None:
         # One transfer for all scalars, not one each.
         scalars = torch.stack([value.detach() for value in values.values()]).tolist()
         for name, scalar in zip(values, scalars, strict=True):
@@ -101,31 +106,32 @@ def _channels_last(network: nn.Module) -> nn.Module:
 def run_training(
     *,
     trainer: Trainer,
-    queue: UnrollQueue,
+    experience: Experience,
     weights: PublishedWeights,
     check: ZeroLagCheck,
-    recent: RecentBatches,
     counters: Counters,
     total_env_steps: int,
     save_if_due: Callable[[], None],
     metrics: Metrics,
     clock: ThreadClock,
 ) -> None:
-    """Trains until the budget is spent or the queue closes."""
+    """Trains until the budget is spent or the experience closes."""
     check.published(trainer.network, counters.learner_steps)
     while counters.env_steps < total_env_steps:
         clock.switch("wait")
         try:
-            fresh = queue.get(trainer.agent.batch_size)
-        except QueueClosed:
+            batch = experience.next_batch()
+        except Stopped:
             return
         clock.switch("update")
-        deviation = check.compare(fresh)
+        deviation = check.compare(batch.newest) if batch.newest is not None else None
         if deviation is not None:
             metrics.max("policy/max_abs_log_rho_at_zero_lag", deviation)
         progress = min(counters.env_steps / total_env_steps, 1.0)
-        unrolls = recent.add(fresh)
-        trainer.train_step(unrolls, learner_step=counters.learner_steps, progress=progress)
+        priorities = trainer.train_step(
+            batch, learner_step=counters.learner_steps, progress=progress
+        )
+        experience.trained(batch, priorities)
         version = counters.add_learner_step()
         clock.switch("publish")
         weights.publish(trainer.network, version)

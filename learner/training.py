@@ -1,6 +1,6 @@
 """The parts behind the server, built once the environment's spec is known.
 
-Joins batcher -> inference -> unroll queue -> trainer -> weights -> inference, runs
+Joins batcher -> inference -> experience -> trainer -> weights -> inference, runs
 the two threads among them, and saves and restores what they hold.
 """
 
@@ -12,19 +12,21 @@ from pathlib import Path
 import torch
 
 from learner.agents.base import Agent
+from learner.agents.r2d2 import R2D2Agent
 from learner.batcher import Batcher
-from learner.checkpoint import Checkpoint, save_checkpoint
+from learner.checkpoint import Checkpoint, load_replay, save_checkpoint
 from learner.counters import Counters
-from learner.inference import InferenceEngine, run_inference
+from learner.experience import Experience
+from learner.fresh_unrolls import FreshUnrolls
+from learner.inference import InferenceEngine, example_step, run_inference
 from learner.metrics import Metrics
-from learner.recent_batches import RecentBatches
+from learner.replay.replayed_sequences import ReplayedSequences
 from learner.setup import num_train_threads
 from learner.threads import start_thread
 from learner.trainer import ZERO_LAG_CHECK_EVERY, Trainer, run_training
-from learner.unroll_queue import UnrollQueue
 from learner.weights import PublishedWeights
 from learner.zero_lag_check import ZeroLagCheck
-from seed.config import RunConfig
+from seed.config import R2D2Config, RunConfig
 from seed.errors import CheckpointError, expected
 from seed.serialization import unstructure
 from seed.specs import EnvSpec
@@ -57,12 +59,12 @@ class Training:
           CheckpointError: `checkpoint` holds another network.
         """
         self.spec = spec
-        self.queue = UnrollQueue(config.learner.queue_batches * agent.batch_size)
         self._agent = agent
         self._config = config
         self._batcher = batcher
         self._counters = counters
         self._metrics = metrics
+        self._device = device
         self._checkpoint_dir = checkpoint_dir
         self._wall_s = wall_s
         self._on_finished = on_finished
@@ -79,6 +81,7 @@ class Training:
             metrics,
             num_train_threads(device, config.learner.train_threads),
         )
+        self.experience = self._make_experience(checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
         copies = [agent.build_network().to(device) for _ in range(3)]
@@ -89,7 +92,7 @@ class Training:
             spec=spec,
             agent=agent,
             weights=self._weights,
-            emit=self.queue.put,
+            emit=self.experience.put,
             counters=counters,
             metrics=metrics,
             device=device,
@@ -97,15 +100,16 @@ class Training:
         )
 
     def start(self) -> None:
-        """Starts both threads."""
+        """Starts all threads."""
+        self.experience.start()
         self._threads = [
             start_thread("inference", self._run_inference, self._on_failure),
             start_thread("trainer", self._run_trainer, self._on_failure),
         ]
 
     def close(self) -> None:
-        """Waits for both threads; the batcher must be closed already."""
-        self.queue.close()
+        """Waits for all threads; the batcher must be closed already."""
+        self.experience.close()
         for thread in self._threads:
             thread.join()
 
@@ -127,8 +131,36 @@ class Training:
             self._trainer.network.state_dict(),
             state,
             keep=self._config.learner.keep_checkpoints,
+            replay=self.experience.checkpoint(),
         )
         _LOG.info("saved %s", path)
+
+    def _make_experience(self, checkpoint: Checkpoint | None) -> Experience:
+        config = self._config.agent
+        if not isinstance(config, R2D2Config):
+            return FreshUnrolls(
+                config.batch_size,
+                queue_batches=config.queue_batches,
+                sample_reuse=config.sample_reuse,
+            )
+        assert isinstance(self._agent, R2D2Agent)
+        experience = ReplayedSequences(
+            self._agent,
+            config,
+            example=example_step(self.spec, self._agent, self._agent.build_network()),
+            # A fleet may grow this large before it takes room from the sequences.
+            num_slots=self._config.inference.max_inference_batch,
+            device=self._device,
+            rng_seed=self._config.rng_seed,
+            on_failure=self._on_failure,
+        )
+        if checkpoint is not None:
+            try:
+                experience.restore(load_replay(checkpoint.path))
+            except (KeyError, ValueError) as error:
+                wanted = "the replay that these flags describe"
+                raise CheckpointError(expected(str(checkpoint.path), wanted, error)) from error
+        return experience
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         try:
@@ -156,10 +188,9 @@ class Training:
     def _run_trainer(self) -> None:
         run_training(
             trainer=self._trainer,
-            queue=self.queue,
+            experience=self.experience,
             weights=self._weights,
             check=self._check,
-            recent=RecentBatches(self._config.agent.sample_reuse),
             counters=self._counters,
             total_env_steps=self._config.learner.total_env_steps,
             save_if_due=self._save_if_due,

@@ -9,10 +9,7 @@ import threading
 from collections import deque
 
 from learner.records import Unrolls, concatenate_unrolls, select_unrolls
-
-
-class QueueClosed(Exception):
-    """The run is stopping; raised out of a waiting `put` or `get`."""
+from learner.threads import Stopped
 
 
 class UnrollQueue:
@@ -31,22 +28,22 @@ class UnrollQueue:
         return self._num_unrolls
 
     def put(self, unrolls: Unrolls) -> None:
-        """Appends; blocks while the queue is full. Raises QueueClosed."""
+        """Appends; blocks while the queue is full. Raises Stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._num_unrolls < self._capacity)
             if self._closed:
-                raise QueueClosed
+                raise Stopped
             self._parts.append(unrolls)
             self._num_unrolls += unrolls.num_unrolls
             self._changed.notify_all()
 
     def get(self, batch_size: int) -> Unrolls:
-        """Returns the oldest `batch_size` unrolls; blocks for them. Raises QueueClosed."""
+        """Returns the oldest `batch_size` unrolls; blocks for them. Raises Stopped."""
         assert batch_size <= self._capacity, "such a batch would never come together"
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._num_unrolls >= batch_size)
             if self._closed:
-                raise QueueClosed
+                raise Stopped
             parts = self._take(batch_size)
             self._changed.notify_all()
         return concatenate_unrolls(parts)

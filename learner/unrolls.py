@@ -18,12 +18,26 @@ phase, in blocks of one batch: a block leaves out its first rows after an actor 
 fewer than T, by a sequence that is even for any number of blocks.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from learner.records import State, Unrolls, index_unrolls, map_tensors
 from learner.rows import write_rows
+
+
+class Completed(NamedTuple):
+    """Unrolls that are full, and where in the environments' streams they belong."""
+
+    unrolls: Unrolls
+    """[T + 1, n]."""
+    slots: np.ndarray
+    """int64 [n]."""
+    follows: np.ndarray
+    """bool [n]: the unroll begins where the slot's last one ended; False where an actor
+    took the slot since."""
 
 
 class UnrollStore:
@@ -39,6 +53,7 @@ class UnrollStore:
         # out. Kept on the host: which unrolls are full is known without asking the
         # device.
         self._cursors = np.zeros(0, np.int64)
+        self._has_emitted = np.zeros(0, bool)  # since an actor took the slot
         self._records: Unrolls | None = None
         self._next_initial_state: State = {}
 
@@ -48,6 +63,7 @@ class UnrollStore:
         if added <= 0:
             return
         self._cursors = np.concatenate([self._cursors, np.zeros(added, np.int64)])
+        self._has_emitted = np.concatenate([self._has_emitted, np.zeros(added, bool)])
         if self._records is not None:
             self._allocate(_first_row(self._records), capacity)
         self._capacity = capacity
@@ -55,11 +71,12 @@ class UnrollStore:
     def begin(self, slots: np.ndarray) -> None:
         """Discards the open unrolls of `slots`: a new actor sits there."""
         self._cursors[slots] = 0
+        self._has_emitted[slots] = False
         if self._block_size:
             phases = van_der_corput(slots // self._block_size)
             self._cursors[slots] = -(phases * (self._num_rows - 1)).astype(np.int64)
 
-    def append(self, slots: np.ndarray, step: Unrolls) -> Unrolls | None:
+    def append(self, slots: np.ndarray, step: Unrolls) -> Completed | None:
         """Stores one row of each of N slots; returns the unrolls this completes.
 
         Args:
@@ -68,7 +85,7 @@ class UnrollStore:
             as `initial_state` [N, ...].
 
         Returns:
-          Unrolls [T + 1, n] that share no memory with the store, or None.
+          Unrolls [T + 1, n] that share no memory with the store, or None if none is full.
         """
         if self._records is None:
             self._allocate(step, self._capacity)
@@ -104,7 +121,7 @@ class UnrollStore:
         for name, held in states.items():
             write_rows(held, where, step_state[name].index_select(0, which))
 
-    def _emit(self, full: np.ndarray) -> Unrolls:
+    def _emit(self, full: np.ndarray) -> Completed:
         assert self._records is not None
         slots = self._to_device(full)
         unrolls = index_unrolls(self._records, slots)
@@ -115,7 +132,9 @@ class UnrollStore:
             following = self._next_initial_state[name]
             write_rows(held, slots, following.index_select(0, slots))
         self._cursors[full] = 1
-        return unrolls
+        completed = Completed(unrolls, full, self._has_emitted[full])
+        self._has_emitted[full] = True
+        return completed
 
     def _allocate(self, like: Unrolls, capacity: int) -> None:
         """Makes records of `capacity` slots shaped as `like`; copies over what is open."""

@@ -167,7 +167,8 @@ def _largest_deviation(agent: Agent, networks: dict[int, nn.Module], unroll: Unr
         row = _row(unroll, t)
         network = networks[int(row.policy_versions.item())]
         with torch.no_grad():
-            output = agent.act(network, row.rows, state, generator=torch.Generator())
+            slots = torch.zeros(1, dtype=torch.int64)
+            output = agent.act(network, row.rows, state, slots=slots, generator=torch.Generator())
         ours = torch.log_softmax(output.policy_outputs["logits"], -1)
         recorded = torch.log_softmax(row.policy_outputs["logits"][0], -1)
         largest = max(largest, (ours - recorded).abs().max().item())

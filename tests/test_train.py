@@ -119,6 +119,30 @@ def test_sigterm_saves_and_resume_goes_on(tmp_path: Path, processes: list[Proces
     assert "learning_rate: 0.0003" in (run_dir / "config.yaml").read_text()
 
 
+def test_resumed_run_goes_on_with_its_replay(tmp_path: Path, processes: list[Process]) -> None:
+    """Training goes on at once; without the replay it first collects new sequences."""
+    run_dir = tmp_path / "run"
+    flags = ("--run-dir", run_dir, "--report-every-s", 0.5)
+    process = Process("train", "memory-r2d2", *flags, *ENDLESS)
+    processes.append(process)
+    process.read_until(r"[1-9]\d* updates")
+    assert process.end(signal.SIGTERM) == 0, process.output
+    held = int(_reports(run_dir)[-1]["replay/sequences"])
+
+    process = Process("train", "memory-r2d2", *flags, *ENDLESS, "--resume")
+    processes.append(process)
+    assert int(process.read_until(r"replay: (\d+) sequences restored")[1]) >= held
+    process.read_until(r"1 actors")
+    assert process.end(signal.SIGTERM) == 0, process.output
+
+    (run_dir / "checkpoints" / "latest" / "replay.safetensors").unlink()
+    process = Process("train", "memory-r2d2", *flags, *ENDLESS, "--resume")
+    processes.append(process)
+    process.read_until(r"the checkpoint has no replay: training goes on after 200 new sequences")
+    process.read_until(r"1 actors")
+    assert process.end(signal.SIGTERM) == 0, process.output
+
+
 def test_learner_and_actor_in_two_terminals_survive_a_restart(
     tmp_path: Path, processes: list[Process]
 ) -> None:

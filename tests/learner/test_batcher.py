@@ -5,7 +5,8 @@ from concurrent.futures import Future
 
 import pytest
 
-from learner.batcher import Batcher, BatcherClosed, Request
+from learner.batcher import Batcher, Request
+from learner.threads import Stopped
 from seed.config import InferenceConfig
 from tests.learner.builders import TIMEOUT_S, WatchedCondition, in_thread, request
 
@@ -158,9 +159,9 @@ def test_close_wakes_the_waiting_thread(clock: Clock, pending: tuple[int, ...]) 
     """The run is stopping: no batch comes any more."""
     batcher, waiting = waiting_batcher(clock, *pending)
     batcher.close()
-    with pytest.raises(BatcherClosed):
+    with pytest.raises(Stopped):
         waiting.result(TIMEOUT_S)
-    with pytest.raises(BatcherClosed):
+    with pytest.raises(Stopped):
         batcher.next_batch()
 
 

@@ -49,7 +49,8 @@ def test_threads_together_give_the_gradient_of_the_batch(num_threads: int) -> No
     output = agent.loss(network, unrolls, agent.num_valid(unrolls))
     output.loss.backward()
     expected = gradients_of(network)
-    metrics = Gradients(agent, network, num_threads).compute(unrolls)
+    metrics, priorities = Gradients(agent, network, num_threads).compute(unrolls)
+    assert priorities is None
     got = gradients_of(network)
     assert got.keys() == expected.keys()
     for name, wanted in expected.items():
@@ -105,7 +106,7 @@ def test_batch_of_one_unroll_needs_one_thread() -> None:
     unrolls = random_unrolls(
         agent.spec, 5, 1, agent.initial_state(1, torch.device("cpu")), seeded()
     )
-    metrics = Gradients(agent, network, 4).compute(unrolls)
+    metrics, _ = Gradients(agent, network, 4).compute(unrolls)
     assert all(value.isfinite() for value in metrics.values())
 
 

@@ -4,19 +4,21 @@ import math
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import ActOutput, LossOutput
+from learner.agents.base import LossOutput
 from learner.agents.vtrace import VTraceAgent
 from learner.checkpoint import load_checkpoint, save_checkpoint
 from learner.counters import Counters
+from learner.experience import Batch
+from learner.fresh_unrolls import FreshUnrolls
 from learner.metrics import Metrics, is_known
-from learner.recent_batches import RecentBatches
-from learner.records import Rows, State, Unrolls
+from learner.records import Unrolls
 from learner.trainer import Trainer, run_training
-from learner.unroll_queue import UnrollQueue
+from learner.unrolls import Completed
 from learner.weights import PublishedWeights
 from learner.zero_lag_check import ZeroLagCheck
 from seed.config import NetworkConfig, OptimizerConfig, VTraceConfig
@@ -32,6 +34,7 @@ from tests.learner.builders import (
     seeded,
     with_random_weights,
 )
+from tests.support.fake_agent import FakeAgent
 
 OPTIMIZERS = ("rmsprop", "rmsprop_tf", "adam")
 GRADIENT = (3.0, -4.0)  # of norm 5
@@ -45,7 +48,7 @@ class Slope(nn.Module):
         self.weights = nn.Parameter(torch.tensor([1.0, 2.0]))
 
 
-class SlopeAgent:
+class SlopeAgent(FakeAgent):
     """Its loss has the same gradient everywhere, so that every update is known."""
 
     unroll_length = 2
@@ -53,23 +56,11 @@ class SlopeAgent:
 
     def __init__(self) -> None:
         self.trained_on: list[Unrolls] = []
+        self.updates: list[tuple[int, Tensor]] = []
+        self.prioritises = False
 
     def build_network(self) -> Slope:
         return Slope()
-
-    def initial_state(self, batch_size: int, device: torch.device) -> State:
-        return {}
-
-    def act(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        generator: torch.Generator,
-        greedy: Tensor | None = None,
-    ) -> ActOutput:
-        raise AssertionError("the trainer never acts")
 
     def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
         self.trained_on.append(unrolls)
@@ -77,9 +68,19 @@ class SlopeAgent:
     def num_valid(self, unrolls: Unrolls) -> Tensor:
         return torch.tensor(1.0)
 
-    def loss(self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor) -> LossOutput:
+    def loss(
+        self,
+        network: nn.Module,
+        unrolls: Unrolls,
+        num_valid: Tensor,
+        importance_weights: Tensor | None = None,
+    ) -> LossOutput:
         loss = weights_of(network) @ torch.tensor(GRADIENT)
-        return LossOutput(loss, {"loss/total": loss.detach()})
+        priorities = unrolls.actions[0].to(torch.float32) if self.prioritises else None
+        return LossOutput(loss, {"loss/total": loss.detach()}, priorities)
+
+    def after_update(self, network: nn.Module, learner_step: int) -> None:
+        self.updates.append((learner_step, weights_of(network).detach().clone()))
 
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
         return torch.full(unrolls.actions.shape, 0.25)
@@ -100,7 +101,7 @@ def make_trainer(**config: Any) -> tuple[Trainer, Metrics]:
 
 def step(trainer: Trainer, *, progress: float = 0.0, learner_step: int = 0) -> None:
     """Makes one update."""
-    trainer.train_step(numbered_unrolls([0]), learner_step=learner_step, progress=progress)
+    trainer.train_step(Batch(numbered_unrolls([0])), learner_step=learner_step, progress=progress)
 
 
 def test_update_equals_rmsprop_by_hand() -> None:
@@ -171,7 +172,7 @@ def test_lag_is_measured_on_trained_steps_only() -> None:
     trainer, metrics = make_trainer()
     # Steps from rows 0, 1 and 3 exist; row 2 leads to a first row, row 4 is the last.
     unrolls = unrolls_of_versions([7, 8, 0, 9, 1], [0, 0, 0, 1, 0])
-    trainer.train_step(unrolls, learner_step=10, progress=0)
+    trainer.train_step(Batch(unrolls), learner_step=10, progress=0)
     report = metrics.drain()
     assert report["policy/lag_mean"] == pytest.approx((3 + 2 + 1) / 3)
     assert report["policy/lag_max"] == 3
@@ -180,8 +181,8 @@ def test_lag_is_measured_on_trained_steps_only() -> None:
 def test_lag_mean_weighs_batches_by_their_steps() -> None:
     """A mean over steps, not one over batches."""
     trainer, metrics = make_trainer()
-    trainer.train_step(unrolls_of_versions([0] * 4, [0] * 4), learner_step=1, progress=0)
-    trainer.train_step(unrolls_of_versions([0] * 2, [0] * 2), learner_step=5, progress=0)
+    trainer.train_step(Batch(unrolls_of_versions([0] * 4, [0] * 4)), learner_step=1, progress=0)
+    trainer.train_step(Batch(unrolls_of_versions([0] * 2, [0] * 2)), learner_step=5, progress=0)
     report = metrics.drain()
     assert report["policy/lag_mean"] == pytest.approx((3 * 1 + 1 * 5) / 4)
     assert report["policy/lag_max"] == 5
@@ -190,7 +191,7 @@ def test_lag_mean_weighs_batches_by_their_steps() -> None:
 def test_lag_is_absent_where_no_step_was_trained() -> None:
     """A mean over nothing is no number."""
     trainer, metrics = make_trainer()
-    trainer.train_step(unrolls_of_versions([0, 0], [0, 1]), learner_step=5, progress=0)
+    trainer.train_step(Batch(unrolls_of_versions([0, 0], [0, 1])), learner_step=5, progress=0)
     report = metrics.drain()
     assert "policy/lag_mean" not in report
     assert "policy/lag_max" not in report
@@ -226,7 +227,7 @@ def train(trainer: Trainer, agent: VTraceAgent, steps: range) -> None:
     for number in steps:
         state = agent.initial_state(3, torch.device("cpu"))
         unrolls = random_unrolls(agent.spec, 5, 3, state, seeded(number))
-        trainer.train_step(unrolls, learner_step=number, progress=number / 10)
+        trainer.train_step(Batch(unrolls), learner_step=number, progress=number / 10)
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
@@ -284,20 +285,35 @@ def test_every_metric_of_an_update_is_documented() -> None:
     assert all(math.isfinite(value) for value in report.values())
 
 
+class RecordingUnrolls(FreshUnrolls):
+    """Remembers what it was told of updates."""
+
+    def __init__(self, batch_size: int, *, queue_batches: int, sample_reuse: int) -> None:
+        super().__init__(batch_size, queue_batches=queue_batches, sample_reuse=sample_reuse)
+        self.told: list[tuple[Batch, Tensor | None]] = []
+
+    def trained(self, batch: Batch, priorities: Tensor | None) -> None:
+        self.told.append((batch, priorities))
+
+
 class TrainingRun:
     """`run_training` with everything around it, on the calling thread or another."""
 
     def __init__(self, total_env_steps: int, *, sample_reuse: int = 1) -> None:
         self.trainer, self.metrics = make_trainer()
         self.agent = self.trainer.agent
-        self.queue = UnrollQueue(8)
+        self.experience = RecordingUnrolls(2, queue_batches=4, sample_reuse=sample_reuse)
         self.weights = PublishedWeights(Slope(), Slope())
         self.counters = Counters()
         self.check = ZeroLagCheck(self.agent, Slope(), every_steps=1)
-        self.recent = RecentBatches(sample_reuse)
         self.num_saves = 0
         self.env_steps_per_update = 0
         self._total_env_steps = total_env_steps
+
+    def put(self, unrolls: Unrolls) -> None:
+        """Does what inference would."""
+        slots = np.arange(unrolls.num_unrolls)
+        self.experience.put(Completed(unrolls, slots, np.ones(len(slots), bool)))
 
     def save_if_due(self) -> None:
         """Counts; inference, had it run, would have counted steps by now."""
@@ -308,10 +324,9 @@ class TrainingRun:
         """Trains until it returns."""
         run_training(
             trainer=self.trainer,
-            queue=self.queue,
+            experience=self.experience,
             weights=self.weights,
             check=self.check,
-            recent=self.recent,
             counters=self.counters,
             total_env_steps=self._total_env_steps,
             save_if_due=self.save_if_due,
@@ -325,13 +340,13 @@ def test_training_ends_when_the_env_steps_are_spent() -> None:
     run = TrainingRun(total_env_steps=100)
     run.env_steps_per_update = 40
     for number in range(4):
-        run.queue.put(numbered_unrolls([2 * number, 2 * number + 1]))
+        run.put(numbered_unrolls([2 * number, 2 * number + 1]))
     run.run()
     assert run.counters.learner_steps == run.num_saves == 3
     assert isinstance(run.agent, SlopeAgent)
     for number, unrolls in enumerate(run.agent.trained_on):
         assert_same(unrolls, numbered_unrolls([2 * number, 2 * number + 1]))
-    assert len(run.queue) == 2
+    assert run.experience.report() == {"queue/unrolls": 2}
     # The learning rate of the last update: 80 of 100 env steps were done.
     assert run.metrics.drain()["optimizer/learning_rate"] == pytest.approx(0.5 * 0.2)
 
@@ -341,18 +356,53 @@ def test_reused_batches_are_trained_on_beside_the_fresh_one() -> None:
     run = TrainingRun(total_env_steps=3, sample_reuse=2)
     run.env_steps_per_update = 1
     for number in range(3):
-        run.queue.put(numbered_unrolls([2 * number, 2 * number + 1]))
+        run.put(numbered_unrolls([2 * number, 2 * number + 1]))
     run.run()
     assert isinstance(run.agent, SlopeAgent)
     trained_on = [unrolls.actions[0].tolist() for unrolls in run.agent.trained_on]
     assert trained_on == [[0, 1], [0, 1, 2, 3], [2, 3, 4, 5]]
 
 
+def test_experience_is_told_the_priorities_of_each_batch() -> None:
+    """Those that the loss gave, in the batch's order; none from an agent without."""
+    run = TrainingRun(total_env_steps=2)
+    run.env_steps_per_update = 1
+    run.put(numbered_unrolls([0, 1, 2, 3]))
+    assert isinstance(run.agent, SlopeAgent)
+    run.agent.prioritises = True
+    run.run()
+    told = [priorities.tolist() for _, priorities in run.experience.told if priorities is not None]
+    assert told == [[0, 1], [2, 3]]
+    assert [batch.unrolls.actions[0].tolist() for batch, _ in run.experience.told] == told
+
+
+def test_agent_hears_of_each_update_once_it_is_made() -> None:
+    """Its target network follows the new weights, not those before."""
+    run = TrainingRun(total_env_steps=2)
+    run.env_steps_per_update = 1
+    run.put(numbered_unrolls([0, 1, 2, 3]))
+    run.run()
+    assert isinstance(run.agent, SlopeAgent)
+    assert [step for step, _ in run.agent.updates] == [1, 2]
+    assert torch.equal(run.agent.updates[-1][1], weights_of(run.trainer.network))
+
+
+def test_frozen_parameters_are_neither_clipped_nor_updated() -> None:
+    """Those of a target network."""
+    agent = SlopeAgent()
+    network = agent.build_network()
+    network.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+    trainer = Trainer(agent, network, OptimizerConfig(learning_rate=0.5), Metrics())
+    step(trainer)
+    assert torch.equal(network.frozen, torch.ones(2))
+    assert len(trainer.state_dict()["optimizer"]["param_groups"][0]["params"]) == 1
+
+
 def test_every_update_is_published_under_its_number() -> None:
     """Inference acts with what was just trained."""
     run = TrainingRun(total_env_steps=2)
     run.env_steps_per_update = 1
-    run.queue.put(numbered_unrolls([0, 0, 0, 0]))
+    run.put(numbered_unrolls([0, 0, 0, 0]))
     run.run()
     network, version = run.weights.acquire()
     assert version == 2
@@ -362,9 +412,9 @@ def test_every_update_is_published_under_its_number() -> None:
 def test_training_ends_when_the_queue_closes() -> None:
     """Ctrl-C, while the trainer waits for unrolls that will not come."""
     run = TrainingRun(total_env_steps=100)
-    run.queue.put(numbered_unrolls([0]))
+    run.put(numbered_unrolls([0]))
     training = in_thread(run.run)
-    run.queue.close()
+    run.experience.close()
     training.result(TIMEOUT_S)
     assert run.counters.learner_steps == 0
 
@@ -381,7 +431,7 @@ def test_zero_lag_deviation_is_reported() -> None:
     """Of the first batch, which the initial weights acted."""
     run = TrainingRun(total_env_steps=1)
     run.env_steps_per_update = 1
-    run.queue.put(numbered_unrolls([0, 0]))
+    run.put(numbered_unrolls([0, 0]))
     run.run()
     report = run.metrics.drain()
     assert report["policy/max_abs_log_rho_at_zero_lag"] == pytest.approx(0.25)

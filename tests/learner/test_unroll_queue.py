@@ -6,7 +6,8 @@ from concurrent.futures import Future
 import pytest
 
 from learner.records import Unrolls
-from learner.unroll_queue import QueueClosed, UnrollQueue
+from learner.threads import Stopped
+from learner.unroll_queue import UnrollQueue
 from tests.learner.builders import (
     TIMEOUT_S,
     WatchedCondition,
@@ -105,7 +106,7 @@ def test_close_wakes_a_waiting_put() -> None:
     queue.put(numbered_unrolls([1]))
     putting = start_put(queue, [2], blocks=True)
     queue.close()
-    with pytest.raises(QueueClosed):
+    with pytest.raises(Stopped):
         putting.result(TIMEOUT_S)
 
 
@@ -114,7 +115,7 @@ def test_close_wakes_a_waiting_get() -> None:
     queue = UnrollQueue(1)
     getting = start_get(queue, 1)
     queue.close()
-    with pytest.raises(QueueClosed):
+    with pytest.raises(Stopped):
         getting.result(TIMEOUT_S)
 
 
@@ -123,9 +124,9 @@ def test_closed_queue_gives_and_takes_nothing() -> None:
     queue = UnrollQueue(2)
     queue.put(numbered_unrolls([1]))
     queue.close()
-    with pytest.raises(QueueClosed):
+    with pytest.raises(Stopped):
         queue.put(numbered_unrolls([2]))
-    with pytest.raises(QueueClosed):
+    with pytest.raises(Stopped):
         queue.get(1)
 
 

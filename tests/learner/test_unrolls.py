@@ -105,10 +105,10 @@ def test_store_equals_lists_of_rows(unroll_length: int, with_state: bool, block_
         slots = rng.choice(capacity, size=rng.integers(1, capacity + 1), replace=False)
         step = random_step(len(slots), generator, with_state=with_state)
         completed, expected = store.append(slots, step), literal.append(slots, step)
-        assert (completed.num_unrolls if completed else 0) == len(expected)
+        assert (len(completed.slots) if completed else 0) == len(expected)
         for index, wanted in enumerate(expected):
             assert completed is not None
-            assert_same(column(completed, slice(index, index + 1)), wanted)
+            assert_same(column(completed.unrolls, slice(index, index + 1)), wanted)
         num_completed += len(expected)
         most_at_once = max(most_at_once, len(expected))
     assert num_completed > 20
@@ -118,7 +118,7 @@ def test_store_equals_lists_of_rows(unroll_length: int, with_state: bool, block_
 def filled(store: UnrollStore, slots: list[int], steps: list[Unrolls]) -> list[Unrolls]:
     """Returns what appending `steps` to `slots` completes."""
     completed = [store.append(np.array(slots), step) for step in steps]
-    return [unrolls for unrolls in completed if unrolls is not None]
+    return [group.unrolls for group in completed if group is not None]
 
 
 def test_unroll_shares_one_row_with_the_next() -> None:
@@ -166,6 +166,22 @@ def test_new_actor_discards_what_its_predecessor_left() -> None:
     assert numbers_of(unrolls) == [3]
 
 
+def test_completed_unrolls_tell_whose_they_are_and_whether_they_go_on() -> None:
+    """A slot's first unroll follows none, nor does the first of its next actor."""
+    store, generator = UnrollStore(2, CPU, block_size=0), seeded()
+    store.grow(3)
+
+    def complete(slots: list[int], num_rows: int) -> list[tuple[list[int], list[bool]]]:
+        groups = [store.append(np.array(slots), random_step(2, generator)) for _ in range(num_rows)]
+        return [(g.slots.tolist(), g.follows.tolist()) for g in groups if g is not None]
+
+    store.begin(np.arange(3))
+    assert complete([2, 0], 5) == [([2, 0], [False, False]), ([2, 0], [True, True])]
+    store.begin(np.array([0]))
+    assert complete([0, 2], 2) == [([2], [True])]
+    assert complete([0, 2], 3) == [([0], [False]), ([2], [True]), ([0], [True])]
+
+
 def test_blocks_of_slots_complete_their_unrolls_apart() -> None:
     """All at once they would fill the queue, and grow stale in it."""
     store, generator = UnrollStore(4, CPU, block_size=2), seeded()
@@ -173,7 +189,7 @@ def test_blocks_of_slots_complete_their_unrolls_apart() -> None:
     store.grow(8)
     store.begin(slots)
     completed = [store.append(slots, random_step(8, generator)) for _ in range(12)]
-    counts = [unrolls.num_unrolls if unrolls else 0 for unrolls in completed]
+    counts = [len(group.slots) if group else 0 for group in completed]
     assert counts == [0, 0, 0, 0, *[2] * 8]
 
 
@@ -217,8 +233,8 @@ def test_store_keeps_no_reference_to_what_it_was_given() -> None:
             held.copy_(new)
         completed = store.append(np.array([0]), buffers)
     assert completed is not None
-    assert completed.actions.flatten().tolist() == [1, 2, 3]
-    assert completed.initial_state["memory"].flatten().tolist() == [1]
+    assert completed.unrolls.actions.flatten().tolist() == [1, 2, 3]
+    assert completed.unrolls.initial_state["memory"].flatten().tolist() == [1]
 
 
 def test_unrolls_of_steps_made_in_inference_mode_can_be_trained_on() -> None:

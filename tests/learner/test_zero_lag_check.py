@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import ActOutput, LossOutput
 from learner.agents.vtrace import VTraceAgent
-from learner.records import Rows, State, Unrolls, map_tensors
+from learner.records import Unrolls, map_tensors
 from learner.zero_lag_check import ZeroLagCheck
 from seed.config import NetworkConfig, VTraceConfig
 from tests.learner.builders import (
@@ -18,6 +17,7 @@ from tests.learner.builders import (
     seeded,
     with_random_weights,
 )
+from tests.support.fake_agent import FakeAgent
 
 
 class Weight(nn.Module):
@@ -28,37 +28,8 @@ class Weight(nn.Module):
         self.number = nn.Parameter(torch.tensor(float(number)))
 
 
-class RowNumberAgent:
+class RowNumberAgent(FakeAgent):
     """Deviates by the weight plus a hundredth for each row of the unroll."""
-
-    unroll_length = 3
-    batch_size = 1
-
-    def build_network(self) -> Weight:
-        return Weight()
-
-    def initial_state(self, batch_size: int, device: torch.device) -> State:
-        return {}
-
-    def act(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        generator: torch.Generator,
-        greedy: Tensor | None = None,
-    ) -> ActOutput:
-        raise AssertionError("the check never acts")
-
-    def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
-        raise AssertionError("the check never trains")
-
-    def num_valid(self, unrolls: Unrolls) -> Tensor:
-        raise AssertionError("the check never trains")
-
-    def loss(self, network: nn.Module, unrolls: Unrolls, num_valid: Tensor) -> LossOutput:
-        raise AssertionError("the check never trains")
 
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
         assert isinstance(network, Weight)
@@ -143,13 +114,13 @@ def acted_unrolls(agent: VTraceAgent, network: nn.Module, version: int) -> Unrol
     """Returns unrolls [T + 1, B] acted row by row, as inference does."""
     generator, batch_size = seeded(3), 4
     state = agent.initial_state(batch_size, torch.device("cpu"))
-    initial, steps = state, []
+    initial, steps, slots = state, [], torch.arange(batch_size)
     rows = random_rows(agent.spec, agent.unroll_length + 1, batch_size, generator)
     previous = rows.previous_actions[:1]
     for t in range(agent.unroll_length + 1):
         row = map_tensors(lambda x, t=t: x[t : t + 1], rows)._replace(previous_actions=previous)
         with torch.inference_mode():
-            output = agent.act(network, row, state, generator=generator)
+            output = agent.act(network, row, state, slots=slots, generator=generator)
         previous, state = output.actions.unsqueeze(0), output.state
         logits = {"logits": output.policy_outputs["logits"].unsqueeze(0)}
         steps.append(

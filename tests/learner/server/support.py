@@ -1,0 +1,187 @@
+"""The server over real gRPC between fakes: actors message by message, inference on a thread."""
+
+import queue
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from learner.batcher import Batcher, Request
+from learner.metrics import Metrics
+from learner.server import InferenceService, ServerThread, check_same_environment
+from learner.threads import Stopped, start_thread
+from seed import wire
+from seed.config import InferenceConfig
+from seed.pb import inference_pb2 as pb
+from seed.pb import inference_pb2_grpc as pb_grpc
+from seed.specs import EnvSpec
+from tests.learner.builders import TIMEOUT_S, env_outputs, env_spec
+
+SPEC = env_spec()
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
+
+# A step with this reward is not answered until the test says so.
+HELD = -1.0
+
+
+class FakeInference:
+    """Answers every request with its rewards as actions, at once or when told to."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self.requests: list[Request] = []
+        self.held: queue.Queue[Request] = queue.Queue()
+        self._batcher = batcher
+
+    def run(self) -> None:
+        """Runs until the batcher closes."""
+        try:
+            while True:
+                for request in self._batcher.next_batch():
+                    self.requests.append(request)
+                    if (request.outputs.rewards == HELD).all():
+                        self.held.put(request)
+                    else:
+                        request.reply(request.outputs.rewards.astype(np.int64))
+        except Stopped:
+            return
+
+
+class WatchedBatcher(Batcher):
+    """Tells whenever an actor came or went."""
+
+    def __init__(self) -> None:
+        super().__init__(InferenceConfig(min_fill=0))
+        self.connected: queue.Queue[int] = queue.Queue()
+
+    def set_connected(self, num_envs: int) -> None:
+        super().set_connected(num_envs)
+        self.connected.put(num_envs)
+
+    def wait_for_connected(self, num_envs: int) -> None:
+        """Returns once that many environments are connected."""
+        while self.connected.get(timeout=TIMEOUT_S) != num_envs:
+            pass
+
+
+class FakeActor:
+    """The actor's end of one stream, message by message."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(
+            address, options=[("grpc.use_local_subchannel_pool", 1)]
+        )
+        self._outgoing: queue.Queue[pb.ActRequest | None] = queue.Queue()
+        self.stub = pb_grpc.InferenceStub(self._channel)
+        self._stream = self.stub.Act(iter(self._outgoing.get, None), timeout=TIMEOUT_S)
+
+    def send(self, message: pb.ActRequest) -> None:
+        """Sends a message, whether it makes sense or not."""
+        self._outgoing.put(message)
+
+    def say_hello(self, *group_sizes: int, role: pb.Role = pb.ROLE_TRAIN) -> pb.Welcome:
+        """Introduces itself; returns the welcome."""
+        self.send(hello(*group_sizes, role=role))
+        return self.receive().welcome
+
+    def start(self, *group_sizes: int) -> None:
+        """Says hello, and sends the first step of every group."""
+        self.say_hello(*group_sizes)
+        for group, size in enumerate(group_sizes):
+            self.act(first(size, group=group))
+
+    def act(self, message: pb.ActRequest) -> pb.Actions:
+        """Sends a step; returns its actions."""
+        self.send(message)
+        return self.receive().actions
+
+    def receive(self) -> pb.ActResponse:
+        """Returns the next message; raises as gRPC does."""
+        return next(self._stream)
+
+    def finish_sending(self) -> None:
+        """Ends its side of the stream."""
+        self._outgoing.put(None)
+
+    def status(self) -> tuple[grpc.StatusCode, str]:
+        """Reads to the end of the stream; returns its status and details."""
+        try:
+            for _ in self._stream:
+                pass
+        except grpc.RpcError:
+            pass
+        return self._stream.code(), self._stream.details()
+
+    def close(self) -> None:
+        """Goes away without a word."""
+        self._stream.cancel()
+        self._outgoing.put(None)
+        self._channel.close()
+
+
+def hello(*group_sizes: int, role: pb.Role = pb.ROLE_TRAIN, spec: EnvSpec = SPEC) -> pb.ActRequest:
+    """Returns an actor's introduction."""
+    return wire.encode_hello(
+        wire.Hello(run_id="run", role=role, group_sizes=group_sizes, spec=spec)
+    )
+
+
+def step(num_envs: int, *, group: int = 0, value: float = 0.0) -> pb.ActRequest:
+    """Returns a step that followed from an action."""
+    return wire.encode_env_outputs(env_outputs(num_envs, group=group, value=value), SPEC)
+
+
+def first(num_envs: int, *, group: int = 0, value: float = 0.0) -> pb.ActRequest:
+    """Returns a step that starts every episode of the group."""
+    message = step(num_envs, group=group, value=value)
+    message.env_outputs.step_flags = bytes([pb.STEP_FLAG_IS_FIRST] * num_envs)
+    return message
+
+
+class Serving:
+    """A server with a fake inference thread behind it."""
+
+    def __init__(self, directory: Path, admit: Callable[[EnvSpec], str] | None = None) -> None:
+        self.address = f"unix:{directory / 'learner.sock'}"
+        self.batcher = WatchedBatcher()
+        self.metrics = Metrics()
+        self.inference = FakeInference(self.batcher)
+        self.failures: list[BaseException] = []
+        self._admit = admit or self._check_spec
+        self._actors: list[FakeActor] = []
+        self._server = ServerThread(self._make_service, [self.address], self.failures.append)
+        self._server.start()
+        self._thread = start_thread("inference", self.inference.run, self.failures.append)
+
+    def actor(self) -> FakeActor:
+        """Returns an actor that has not said anything yet."""
+        actor = FakeActor(self.address)
+        self._actors.append(actor)
+        return actor
+
+    def stop_server(self) -> None:
+        """Ends every stream."""
+        self._server.close()
+
+    def close(self) -> None:
+        """Ends everything; what failed on the way fails the test."""
+        for actor in self._actors:
+            actor.close()
+        self._server.close()
+        self.batcher.close()
+        self._thread.join(TIMEOUT_S)
+        assert self.failures == []
+
+    def _make_service(self) -> InferenceService:
+        return InferenceService(
+            make_task=lambda: pb.Task(env_id="CartPole-v1"),
+            admit=self._admit,
+            batcher=self.batcher,
+            metrics=self.metrics,
+        )
+
+    def _check_spec(self, spec: EnvSpec) -> str:
+        check_same_environment(SPEC, spec)
+        return "a-run"

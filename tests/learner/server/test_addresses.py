@@ -1,0 +1,109 @@
+"""Where the server listens: what can be bound, and what would let strangers in."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from learner.metrics import Metrics
+from learner.server import InferenceService, ServerThread, check_listen_addresses
+from seed.errors import ConfigError
+from seed.pb import inference_pb2 as pb
+from tests.learner.server.support import FakeActor, WatchedBatcher
+
+
+def make_server(*addresses: str) -> ServerThread:
+    """Returns a server that has not been started."""
+
+    def make_service() -> InferenceService:
+        return InferenceService(
+            make_task=pb.Task, admit=lambda spec: "", batcher=WatchedBatcher(), metrics=Metrics()
+        )
+
+    def fail(error: BaseException) -> None:
+        raise error
+
+    return ServerThread(make_service, addresses, fail)
+
+
+def test_tcp_and_unix_sockets_serve_at_once(tmp_path: Path) -> None:
+    """Port 0 is replaced by the real one."""
+    server = make_server("127.0.0.1:0", f"unix:{tmp_path / 'sock'}")
+    tcp, unix = server.start()
+    assert int(tcp.removeprefix("127.0.0.1:")) > 0
+    for address in (tcp, unix):
+        actor = FakeActor(address)
+        actor.say_hello(1)
+        actor.close()
+    server.close()
+
+
+def test_busy_port_is_refused() -> None:
+    """Not shared with who has it, who would get half the actors."""
+    with socket.create_server(("127.0.0.1", 0)) as owner:
+        address = f"127.0.0.1:{owner.getsockname()[1]}"
+        server = make_server(address)
+        with pytest.raises(ConfigError, match=f"^listen: .* got {address}$"):
+            server.start()
+        server.close()
+
+
+def test_unix_socket_of_a_living_server_is_refused(tmp_path: Path) -> None:
+    """gRPC would take it away; what a dead one left behind is taken over."""
+    address = f"unix:{tmp_path / 'sock'}"
+    owner = make_server(address)
+    owner.start()
+    rival = make_server(address)
+    with pytest.raises(ConfigError, match="^listen: expected"):
+        rival.start()
+    rival.close()
+    owner.close()
+    with socket.socket(socket.AF_UNIX) as dead:
+        (tmp_path / "sock").unlink(missing_ok=True)
+        dead.bind(str(tmp_path / "sock"))
+    heir = make_server(address)
+    assert heir.start() == [address]
+    heir.close()
+
+
+def test_address_that_cannot_be_bound_is_refused(tmp_path: Path) -> None:
+    """A directory that does not exist, an address of another machine."""
+    for address in (f"unix:{tmp_path / 'missing' / 'sock'}", "203.0.113.7:0"):
+        server = make_server(address)
+        with pytest.raises(ConfigError, match="^listen: expected an address that can be bound"):
+            server.start()
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:0", "127.9.9.9:65535", "localhost:50051", "[::1]:50051", "unix:/tmp/s", "unix:s"],
+)
+def test_local_addresses_need_no_leave(address: str) -> None:
+    """Only this machine's own processes reach them."""
+    check_listen_addresses([address], insecure=False)
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:50051", "[::]:50051", "10.0.0.1:1", "learner:50051", "localhost.evil:1"]
+)
+def test_addresses_beyond_this_machine_need_insecure(address: str) -> None:
+    """Nothing is encrypted, and nobody is asked who they are."""
+    with pytest.raises(ConfigError, match="^listen: .*--insecure.*got"):
+        check_listen_addresses(["127.0.0.1:0", address], insecure=False)
+    check_listen_addresses([address], insecure=True)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "localhost", "50051", ":50051", "h:-1", "h:65536", "unix:"]
+)
+def test_malformed_addresses_are_refused(address: str) -> None:
+    """gRPC would bind something else instead, such as port 443."""
+    with pytest.raises(ConfigError, match="^listen: expected"):
+        check_listen_addresses([address], insecure=True)
+
+
+def test_no_address_is_refused() -> None:
+    """Nobody could ever connect."""
+    with pytest.raises(ConfigError, match="^listen: expected one or more addresses, got none"):
+        check_listen_addresses([], insecure=True)

@@ -1,0 +1,124 @@
+"""What the server refuses, which status says so, and whom it costs."""
+
+from typing import NamedTuple
+
+import grpc
+import numpy as np
+import pytest
+
+from seed.pb import inference_pb2 as pb
+from tests.learner.builders import SPEED, env_spec
+from tests.learner.server.support import (
+    HELD,
+    INVALID,
+    PRECONDITION,
+    Serving,
+    first,
+    hello,
+    step,
+)
+
+OTHER_SPEC = env_spec(SPEED)
+
+
+class Violation(NamedTuple):
+    """Messages of which the last one ends the stream."""
+
+    messages: list[pb.ActRequest]
+    code: grpc.StatusCode
+    details: str
+    """Beginning of the status details: the field."""
+
+
+def changed(message: pb.ActRequest, **fields: object) -> pb.ActRequest:
+    """Returns a copy of a message with some fields of its payload replaced."""
+    copy = pb.ActRequest()
+    copy.CopyFrom(message)
+    payload = getattr(copy, message.WhichOneof("payload") or "")
+    for name, value in fields.items():
+        if isinstance(value, list):
+            del getattr(payload, name)[:]
+            getattr(payload, name).extend(value)
+        else:
+            setattr(payload, name, value)
+    return copy
+
+
+VIOLATIONS = {
+    "protocol_version": Violation(
+        [changed(hello(2), protocol_version=2)],
+        PRECONDITION,
+        "protocol_version: expected 1, got 2",
+    ),
+    "no_hello": Violation([first(2)], INVALID, "payload: expected hello"),
+    "empty_message": Violation([pb.ActRequest()], INVALID, "payload: expected hello"),
+    "hello_twice": Violation([hello(2), hello(2)], INVALID, "payload: expected env_outputs"),
+    "empty_step": Violation([hello(2), pb.ActRequest()], INVALID, "payload: expected env_outputs"),
+    "other_spec": Violation(
+        [hello(2, spec=OTHER_SPEC)], PRECONDITION, "this run's observations: expected leaves"
+    ),
+    "no_group": Violation([changed(hello(2), group_sizes=[])], INVALID, "group_sizes: expected"),
+    "empty_group": Violation([hello(2, 0)], INVALID, "group_sizes: expected"),
+    "no_run_id": Violation([changed(hello(2), run_id="")], INVALID, "run_id: expected"),
+    "unknown_role": Violation([changed(hello(2), role=7)], INVALID, "role: expected"),
+    "unknown_group": Violation([hello(2), first(2, group=1)], INVALID, "group: expected below 1"),
+    "missing_leaf": Violation(
+        [hello(2), changed(first(2), observations=[])], INVALID, "observations: expected 1 leaves"
+    ),
+    "short_observation": Violation(
+        [hello(2), changed(first(2), observations=[bytes(20)])],
+        INVALID,
+        "observations['observation']: expected 24 bytes for float32 [2, 3], got 20 bytes",
+    ),
+    "long_rewards": Violation(
+        [hello(2), changed(first(2), rewards=bytes(12))],
+        INVALID,
+        "rewards: expected 8 bytes for float32 [2], got 12 bytes",
+    ),
+    "short_flags": Violation(
+        [hello(2), changed(first(2), step_flags=b"\1")], INVALID, "step_flags: expected 2 bytes"
+    ),
+    "unknown_flag": Violation(
+        [hello(2), changed(first(2), step_flags=b"\1\11")], INVALID, "step_flags: expected sums"
+    ),
+    "nan_reward": Violation(
+        [hello(2), changed(first(2), rewards=np.array([0, np.nan], "<f4").tobytes())],
+        INVALID,
+        "rewards: expected finite values, got nan",
+    ),
+    "first_is_no_start": Violation(
+        [hello(2), changed(first(2), step_flags=b"\1\0")],
+        INVALID,
+        "step_flags: expected IS_FIRST everywhere",
+    ),
+    "unanswered_group": Violation(
+        [hello(2), first(2, value=HELD), step(2)],
+        INVALID,
+        "group: expected one without an unanswered message, got 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VIOLATIONS)
+def test_bad_message_costs_its_sender_the_stream_and_nobody_else(
+    serving: Serving, name: str
+) -> None:
+    """The status names the field; an actor beside it goes on, and its slots serve others."""
+    violation = VIOLATIONS[name]
+    neighbour, actor = serving.actor(), serving.actor()
+    neighbour.start(1)
+    for message in violation.messages:
+        actor.send(message)
+    code, details = actor.status()
+    assert (code, details[: len(violation.details)]) == (violation.code, violation.details)
+    assert np.frombuffer(neighbour.act(step(1, value=3)).actions, "<i8").tolist() == [3]
+    assert serving.actor().say_hello(2).envs_connected == 3
+
+
+def test_stream_that_says_nothing_is_refused(serving: Serving) -> None:
+    """A hello was expected at the least."""
+    actor = serving.actor()
+    actor.finish_sending()
+    code, details = actor.status()
+    assert code is INVALID
+    assert details == "payload: expected hello as the first message, got the end of the stream"

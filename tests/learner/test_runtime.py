@@ -1,0 +1,121 @@
+"""The learner before it trains: what it tells actors to do, and whom it builds networks for."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+import torch
+
+from learner.agents.base import Agent
+from learner.agents.registry import make_agent
+from learner.runtime import Learner
+from seed.config import ActorConfig, EnvConfig, RunConfig
+from seed.config_file import env_settings_from_json
+from seed.pb import inference_pb2 as pb
+from seed.specs import EnvSpec
+from tests.learner.builders import TIMEOUT_S, env_spec
+from tests.learner.server.support import INVALID, PRECONDITION, SPEC, FakeActor, hello
+
+
+@pytest.fixture
+def learner(tmp_path: Path) -> Iterator[tuple[Learner, str]]:
+    """A real learner to which no actor has come yet, and its address."""
+    config = RunConfig(
+        env=EnvConfig(env_id="CartPole-v1", env_kwargs='{"sutton_barto_reward": true}'),
+        actor=ActorConfig(envs_per_group=3, num_groups=4),
+    )
+    learner = Learner(config, run_dir=tmp_path / "a-run", device=torch.device("cpu"))
+    (address,) = learner.start((f"unix:{tmp_path / 'learner.sock'}",))
+    yield learner, address
+    learner.close()
+    assert learner.failure is None
+
+
+def test_task_tells_an_actor_all_it_needs(learner: tuple[Learner, str]) -> None:
+    """Environment, settings and group sizes; seeds differ from actor to actor."""
+    served, address = learner
+    actors = [FakeActor(address) for _ in range(3)]
+    request = pb.GetTaskRequest(protocol_version=1)
+    tasks = [actor.stub.GetTask(request, timeout=TIMEOUT_S) for actor in actors]
+    task = tasks[0]
+    assert (task.protocol_version, task.env_id) == (1, "CartPole-v1")
+    assert (task.envs_per_group, task.num_groups) == (3, 4)
+    assert env_settings_from_json(task.env_settings_json) == served.config.env
+    assert len({each.base_seed for each in tasks}) == 3
+    for actor in actors:
+        actor.close()
+
+
+def test_task_is_refused_to_another_version(learner: tuple[Learner, str]) -> None:
+    """Before the actor has made a single environment."""
+    actor = FakeActor(learner[1])
+    with pytest.raises(grpc.RpcError) as caught:
+        actor.stub.GetTask(pb.GetTaskRequest(protocol_version=9), timeout=TIMEOUT_S)
+    actor.close()
+    assert caught.value.code() is PRECONDITION
+    assert caught.value.details() == "protocol_version: expected 1, got 9"
+
+
+def test_learner_refuses_what_differs_from_its_first_actor(learner: tuple[Learner, str]) -> None:
+    """It built its networks for that one; an impossible spec does not count as the first."""
+    _, address = learner
+    impossible, fitting, other = (FakeActor(address) for _ in range(3))
+    spec = env_spec(num_actions=4)
+    message = hello(1, spec=spec)
+    message.hello.spec.action.num_values = 0
+    impossible.send(message)
+    assert impossible.status() == (INVALID, "action: expected a discrete space, got int64 array")
+    fitting.send(hello(1, spec=spec))
+    assert fitting.receive().welcome.run_name == "a-run"
+    other.send(hello(1, spec=env_spec(num_actions=5)))
+    code, details = other.status()
+    assert code is PRECONDITION
+    assert details == "this run's action.num_values: expected 4, got 5"
+    for actor in (impossible, fitting, other):
+        actor.close()
+
+
+class WatchedLock:
+    """A lock that tells how many have asked for it."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.asked.release()
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+
+def test_networks_are_built_once_though_their_first_actor_leaves(
+    learner: tuple[Learner, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream is gone, the thread that builds them is not: the next actor waits for it."""
+    served, address = learner
+    building, go_on = threading.Event(), threading.Event()
+    built: list[EnvSpec] = []
+
+    def make_agent_slowly(spec: EnvSpec, config: RunConfig) -> Agent:
+        built.append(spec)
+        building.set()
+        assert go_on.wait(TIMEOUT_S)
+        return make_agent(spec, config)
+
+    monkeypatch.setattr("learner.runtime.make_agent", make_agent_slowly)
+    monkeypatch.setattr(served, "_admission", lock := WatchedLock())
+    leaving, staying = FakeActor(address), FakeActor(address)
+    leaving.send(hello(3))
+    assert building.wait(TIMEOUT_S)
+    leaving.close()
+    staying.send(hello(2))
+    for _ in range(2):
+        assert lock.asked.acquire(timeout=TIMEOUT_S)
+    go_on.set()
+    assert staying.receive().welcome.envs_connected == 2
+    assert built == [SPEC]
+    staying.close()
