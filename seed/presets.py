@@ -10,6 +10,8 @@ from seed.config import (
     LearnerConfig,
     NetworkConfig,
     OptimizerConfig,
+    R2D2Config,
+    ReplayConfig,
     RunConfig,
     VTraceConfig,
 )
@@ -62,7 +64,9 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
     ),
     # Small batches, for many updates in few env steps, and each unroll trained on twice:
     # on a few cores env steps are what there is least of.
-    agent=VTraceConfig(unroll_length=20, batch_size=8, sample_reuse=2, entropy_cost=0.001),
+    agent=VTraceConfig(
+        unroll_length=20, batch_size=8, sample_reuse=2, queue_batches=2, entropy_cost=0.001
+    ),
     optimizer=OptimizerConfig(
         optimizer="adam",
         learning_rate=1e-3,
@@ -72,7 +76,57 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
         max_grad_norm=80.0,
     ),
     actor=ActorConfig(envs_per_group=32),
-    learner=LearnerConfig(total_env_steps=4_000_000, queue_batches=2),
+    learner=LearnerConfig(total_env_steps=4_000_000),
+)
+
+# Sequences short enough to fill quickly, trained on several times each.
+_CARTPOLE_R2D2 = dataclasses.replace(
+    _CARTPOLE_VTRACE,
+    network=NetworkConfig(torso="mlp", hidden_sizes=(64,), lstm_size=64),
+    agent=R2D2Config(
+        sequence_length=20,
+        burn_in=10,
+        batch_size=32,
+        discount_factor=0.99,
+        target_update_every=200,
+        head_size=64,
+        replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=4.0),
+    ),
+    optimizer=OptimizerConfig(
+        optimizer="adam",
+        learning_rate=1e-3,
+        learning_rate_schedule="constant",
+        momentum=0.9,
+        optimizer_decay=0.999,
+        epsilon=1e-5,
+    ),
+    learner=LearnerConfig(total_env_steps=150_000),
+)
+
+# The answer lies in what was seen 11 steps ago and has not been shown since.
+_MEMORY_R2D2 = dataclasses.replace(
+    _CARTPOLE_R2D2,
+    env=EnvConfig(env_id="seed/Recall-v0"),
+    learner=LearnerConfig(total_env_steps=100_000),
+)
+
+# Kapturowski et al. 2019, with the trained parts of sequences side by side rather than
+# overlapping by half: see shared/algorithms.md.
+_ATARI_R2D2 = RunConfig(
+    env=EnvConfig(env_id="ALE/Pong-v5"),
+    network=NetworkConfig(torso="nature", lstm_size=512, frame_stack=4, see_last_step=True),
+    agent=R2D2Config(),
+    optimizer=OptimizerConfig(
+        optimizer="adam",
+        learning_rate=1e-4,
+        learning_rate_schedule="constant",
+        momentum=0.9,
+        optimizer_decay=0.999,
+        epsilon=1e-3,
+        max_grad_norm=80.0,
+    ),
+    actor=ActorConfig(envs_per_group=32),
+    learner=LearnerConfig(total_env_steps=50_000_000),
 )
 
 PRESETS: dict[str, Preset] = {
@@ -85,4 +139,9 @@ PRESETS: dict[str, Preset] = {
         "Atari with V-trace and IMPALA's shallow network, sized for a few CPU cores.",
         _ATARI_VTRACE_CPU,
     ),
+    "cartpole-r2d2": Preset("CartPole-v1 with R2D2: minutes on a laptop.", _CARTPOLE_R2D2),
+    "memory-r2d2": Preset(
+        "Recall, which needs memory, with R2D2: a minute on a laptop.", _MEMORY_R2D2
+    ),
+    "atari-r2d2": Preset("Atari with R2D2: the published recipe, for a GPU.", _ATARI_R2D2),
 }
