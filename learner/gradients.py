@@ -38,13 +38,18 @@ class Gradients:
         )
 
     def compute(
-        self, unrolls: Unrolls, importance_weights: Tensor | None = None
+        self,
+        unrolls: Unrolls,
+        importance_weights: Tensor | None = None,
+        *,
+        progress: float = 0.0,
     ) -> tuple[dict[str, Tensor], Tensor | None]:
         """Sets the gradients of the network's parameters.
 
         Args:
           unrolls: the whole batch, [T + 1, B].
           importance_weights: float32 [B], if the loss takes any.
+          progress: how much of the run is done, in [0, 1].
 
         Returns:
           The loss's metrics, and the unrolls' priorities, float32 [B], if it gives any.
@@ -54,10 +59,10 @@ class Gradients:
         networks = self._networks[: len(parts)]
         # The caller's thread takes the first part, and by itself the only one.
         others = [
-            self._pool.submit(self._backward, network, part, num_valid)
+            self._pool.submit(self._backward, network, part, num_valid, progress)
             for network, part in zip(networks[1:], parts[1:], strict=True)
         ]
-        results = [self._backward(networks[0], parts[0], num_valid)]
+        results = [self._backward(networks[0], parts[0], num_valid, progress)]
         results += [other.result() for other in others]
         for replica in networks[1:]:
             _add_gradients(self._networks[0], replica)
@@ -65,9 +70,13 @@ class Gradients:
         priorities = [r.priorities for r in results if r.priorities is not None]
         return metrics, torch.cat(priorities) if priorities else None
 
-    def _backward(self, network: nn.Module, part: _Part, num_valid: Tensor) -> LossOutput:
+    def _backward(
+        self, network: nn.Module, part: _Part, num_valid: Tensor, progress: float
+    ) -> LossOutput:
         network.zero_grad(set_to_none=True)
-        output = self._agent.loss(network, part.unrolls, num_valid, part.importance_weights)
+        output = self._agent.loss(
+            network, part.unrolls, num_valid, part.importance_weights, progress
+        )
         output.loss.backward()
         return output._replace(loss=output.loss.detach())
 

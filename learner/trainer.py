@@ -52,7 +52,7 @@ class Trainer:
           batch: of B unrolls.
           learner_step: updates made before this one, which is also the version of the
             weights being updated.
-          progress: how much of the run is done, in [0, 1]; sets the learning rate.
+          progress: how much of the run is done, in [0, 1]; sets what is scheduled.
 
         Returns:
           The unrolls' new priorities, float32 [B], from an agent that gives any.
@@ -61,7 +61,9 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         self.agent.update_statistics(self.network, batch.unrolls)
-        metrics, priorities = self._gradients.compute(batch.unrolls, batch.importance_weights)
+        metrics, priorities = self._gradients.compute(
+            batch.unrolls, batch.importance_weights, progress=progress
+        )
         max_norm = self._config.max_grad_norm or float("inf")
         grad_norm = nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
         self._optimizer.step()

@@ -136,6 +136,9 @@ class NetworkConfig:
         require(self.frame_stack >= 1, "frame_stack", "at least 1", self.frame_stack)
 
 
+Schedule = Literal["linear", "constant"]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
     """The optimiser and its schedule."""
@@ -146,7 +149,7 @@ class OptimizerConfig:
     the IMPALA and SEED code). Their epsilons are not interchangeable."""
     learning_rate: float = 6e-4
     """Step size at the start of the run."""
-    learning_rate_schedule: Literal["linear", "constant"] = "linear"
+    learning_rate_schedule: Schedule = "linear"
     """"linear": decays to 0 as env steps reach total_env_steps."""
     optimizer_decay: float = 0.99
     """Decay of the squared-gradient average (RMSProp alpha, Adam beta 2)."""
@@ -189,6 +192,9 @@ class VTraceConfig:
     """Weight of the value loss, itself half a squared error."""
     entropy_cost: float = 0.01
     """Weight of the entropy bonus; the starting weight with an entropy target."""
+    entropy_cost_schedule: Schedule = "constant"
+    """"linear": decays to 0 as env steps reach total_env_steps. Exploration first, then
+    precision. Not with an entropy target, which sets the weight."""
     entropy_target: float | None = None
     """Entropy in nats that an adaptive entropy cost steers to; none: fixed cost."""
     entropy_target_speed: float = 10.0
@@ -227,6 +233,9 @@ class VTraceConfig:
         require(0 <= self.trace_lambda <= 1, "trace_lambda", "[0, 1]", self.trace_lambda)
         if self.entropy_target is not None:
             require(self.entropy_cost > 0, "entropy_cost", "above 0 with entropy_target", 0)
+            schedule = self.entropy_cost_schedule
+            wanted = "constant with entropy_target"
+            require(schedule == "constant", "entropy_cost_schedule", wanted, schedule)
             require(self.entropy_target > 0, "entropy_target", "above 0", self.entropy_target)
 
     @property

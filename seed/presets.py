@@ -58,14 +58,16 @@ _ATARI_VTRACE = RunConfig(
 _ATARI_VTRACE_CPU = dataclasses.replace(
     _ATARI_VTRACE,
     env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
-    # Sticky actions are half hidden from one who does not know what was chosen last.
-    network=NetworkConfig(
-        torso="impala_shallow", frame_stack=4, center_images=True, see_last_step=True
-    ),
+    network=NetworkConfig(torso="impala_shallow", frame_stack=4, center_images=True),
     # Small batches, for many updates in few env steps, and each unroll trained on twice:
     # on a few cores env steps are what there is least of.
     agent=VTraceConfig(
-        unroll_length=20, batch_size=8, sample_reuse=2, queue_batches=2, entropy_cost=0.001
+        unroll_length=20,
+        batch_size=4,
+        sample_reuse=2,
+        queue_batches=4,
+        entropy_cost=0.005,
+        entropy_cost_schedule="linear",
     ),
     optimizer=OptimizerConfig(
         optimizer="adam",
@@ -76,7 +78,7 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
         max_grad_norm=80.0,
     ),
     actor=ActorConfig(envs_per_group=32),
-    learner=LearnerConfig(total_env_steps=4_000_000),
+    learner=LearnerConfig(total_env_steps=6_000_000),
 )
 
 # Sequences short enough to fill quickly, trained on several times each.

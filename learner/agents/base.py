@@ -91,6 +91,7 @@ class Agent(Protocol):
         unrolls: Unrolls,
         num_valid: Tensor,
         importance_weights: Tensor | None = None,
+        progress: float = 0.0,
     ) -> LossOutput:
         """Returns the loss of unrolls [T + 1, b] that are all or a part of a batch.
 
@@ -99,6 +100,7 @@ class Agent(Protocol):
           unrolls: of the batch.
           num_valid: of the whole batch.
           importance_weights: float32 [b], where replay sampled unevenly.
+          progress: how much of the run is done, in [0, 1], for what changes with it.
         """
         ...
 

@@ -95,6 +95,7 @@ class R2D2Agent:
         unrolls: Unrolls,
         num_valid: Tensor,
         importance_weights: Tensor | None = None,
+        progress: float = 0.0,
     ) -> LossOutput:
         """Half the squared TD errors summed over a sequence, mean_b w_b loss_b over the batch.
 
@@ -102,6 +103,7 @@ class R2D2Agent:
         batch: "policy/q_mean" of the actions taken, "policy/q_max" of the best ones, both
         of the online network in rescaled units; all without importance weights.
         """
+        del progress  # nothing changes with it
         networks = _checked(network)
         online_q = self._trained_q(networks.online, unrolls)
         with torch.no_grad():

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from learner.agents.base import ActOutput, LossOutput
 from learner.algos import distributions, losses, rewards, vtrace
+from learner.algos.optimizers import scheduled
 from learner.networks.actor_critic import ActorCritic, ActorCriticOutput
 from learner.records import Rows, State, Unrolls, transitions
 from seed.config import NetworkConfig, VTraceConfig
@@ -77,6 +78,7 @@ class VTraceAgent:
         unrolls: Unrolls,
         num_valid: Tensor,
         importance_weights: Tensor | None = None,
+        progress: float = 0.0,
     ) -> LossOutput:
         """Policy gradient, value and entropy losses, summed or averaged over valid steps."""
         assert importance_weights is None, "unrolls are trained on as they come"
@@ -101,7 +103,9 @@ class VTraceAgent:
         policy_loss = losses.policy_gradient_loss(logits, actions, returns.advantages, steps.mask)
         value_loss = losses.value_loss(output.values[:-1], returns.value_targets, steps.mask)
         entropy_loss = losses.entropy_loss(logits, steps.mask)
-        entropy_cost, cost_loss = self._entropy_cost(network, -entropy_loss, steps.mask.sum())
+        entropy_cost, cost_loss = self._entropy_cost(
+            network, -entropy_loss, steps.mask.sum(), progress
+        )
         loss = policy_loss + config.value_cost * value_loss + entropy_cost * entropy_loss
         loss = losses.reduce(loss + cost_loss, num_valid, config.loss_reduction)
         sums = {
@@ -132,7 +136,7 @@ class VTraceAgent:
         )
 
     def _entropy_cost(
-        self, network: nn.Module, entropy_sum: Tensor, num_steps: Tensor
+        self, network: nn.Module, entropy_sum: Tensor, num_steps: Tensor, progress: float
     ) -> tuple[Tensor, Tensor]:
         """Returns the entropy cost, without gradient, and the loss that adapts it.
 
@@ -140,8 +144,8 @@ class VTraceAgent:
         """
         theta = getattr(network, "entropy_theta", None)
         if theta is None:
-            cost = torch.full_like(num_steps, self.config.entropy_cost)
-            return cost, torch.zeros_like(num_steps)
+            fixed = scheduled(self.config.entropy_cost, self.config.entropy_cost_schedule, progress)
+            return torch.full_like(num_steps, fixed), torch.zeros_like(num_steps)
         speed, target = self.config.entropy_target_speed, self.config.entropy_target
         assert target is not None, "theta exists only with an entropy target"
         cost = losses.adaptive_entropy_cost(theta.detach(), speed)

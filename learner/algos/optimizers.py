@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.algos.rmsprop import RMSpropTF
-from seed.config import OptimizerConfig
+from seed.config import OptimizerConfig, Schedule
 
 
 def make_optimizer(parameters: Iterable[Tensor], config: OptimizerConfig) -> torch.optim.Optimizer:
@@ -43,10 +43,13 @@ def make_optimizer(parameters: Iterable[Tensor], config: OptimizerConfig) -> tor
 
 
 def learning_rate_at(config: OptimizerConfig, progress: float) -> float:
-    """Returns the learning rate once `progress` in [0, 1] of the run is done.
+    """Returns the learning rate once `progress` in [0, 1] of the run is done."""
+    return scheduled(config.learning_rate, config.learning_rate_schedule, progress)
+
+
+def scheduled(initial: float, schedule: Schedule, progress: float) -> float:
+    """Returns the value of a setting once `progress` in [0, 1] of the run is done.
 
     The last batch may overshoot the budget: progress above 1 counts as 1.
     """
-    if config.learning_rate_schedule == "constant":
-        return config.learning_rate
-    return config.learning_rate * (1.0 - min(progress, 1.0))
+    return initial if schedule == "constant" else initial * (1.0 - min(progress, 1.0))

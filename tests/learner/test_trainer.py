@@ -58,6 +58,7 @@ class SlopeAgent(FakeAgent):
         self.trained_on: list[Unrolls] = []
         self.updates: list[tuple[int, Tensor]] = []
         self.prioritises = False
+        self.progress: list[float] = []
 
     def build_network(self) -> Slope:
         return Slope()
@@ -74,7 +75,9 @@ class SlopeAgent(FakeAgent):
         unrolls: Unrolls,
         num_valid: Tensor,
         importance_weights: Tensor | None = None,
+        progress: float = 0.0,
     ) -> LossOutput:
+        self.progress.append(progress)
         loss = weights_of(network) @ torch.tensor(GRADIENT)
         priorities = unrolls.actions[0].to(torch.float32) if self.prioritises else None
         return LossOutput(loss, {"loss/total": loss.detach()}, priorities)
@@ -347,6 +350,7 @@ def test_training_ends_when_the_env_steps_are_spent() -> None:
     for number, unrolls in enumerate(run.agent.trained_on):
         assert_same(unrolls, numbered_unrolls([2 * number, 2 * number + 1]))
     assert run.experience.report() == {"queue/unrolls": 2}
+    assert run.agent.progress == pytest.approx([0, 0.4, 0.8])
     # The learning rate of the last update: 80 of 100 env steps were done.
     assert run.metrics.drain()["optimizer/learning_rate"] == pytest.approx(0.5 * 0.2)
 

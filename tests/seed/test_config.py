@@ -69,6 +69,11 @@ REFUSED: list[tuple[type, dict[str, Any], str]] = [
     (LearnerConfig, {"torch_threads": -1}, "torch_threads"),
     (LearnerConfig, {"train_threads": -1}, "train_threads"),
     (VTraceConfig, {"queue_batches": 0}, "queue_batches"),
+    (
+        VTraceConfig,
+        {"entropy_target": 0.5, "entropy_cost_schedule": "linear"},
+        "entropy_cost_schedule",
+    ),
     (R2D2Config, {"sequence_length": 0}, "sequence_length"),
     (R2D2Config, {"burn_in": -1}, "burn_in"),
     (R2D2Config, {"sequence_period": -1}, "sequence_period"),

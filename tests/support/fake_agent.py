@@ -47,6 +47,7 @@ class FakeAgent:
         unrolls: Unrolls,
         num_valid: Tensor,
         importance_weights: Tensor | None = None,
+        progress: float = 0.0,
     ) -> LossOutput:
         raise AssertionError("no training expected")
 

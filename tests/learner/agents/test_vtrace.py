@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -283,6 +283,27 @@ def test_batch_without_a_valid_step_teaches_nothing(
     assert output.loss.item() == 0
     assert all(not gradient.any() for gradient in gradients(network, output.loss))
     assert all(value.isfinite() for value in output.metrics.values())
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"), [("constant", [0.02, 0.02, 0.02]), ("linear", [0.02, 0.005, 0.0])]
+)
+def test_entropy_cost_follows_its_schedule(
+    schedule: Literal["constant", "linear"], expected: list[float]
+) -> None:
+    """At the start, at three quarters of the run, and at a batch that overshoots its end."""
+    agent, network = make_agent_and_network(entropy_cost=0.02, entropy_cost_schedule=schedule)
+    unrolls = unrolls_for(agent)
+    outputs = [
+        agent.loss(network, unrolls, agent.num_valid(unrolls), progress=progress)
+        for progress in (0.0, 0.75, 1.1)
+    ]
+    costs = [output.metrics["policy/entropy_cost"].item() for output in outputs]
+    assert costs == pytest.approx(expected)
+    # It is what the loss weighs the entropy by.
+    entropy = outputs[0].metrics["policy/entropy_mean"] * num_valid(unrolls)
+    difference = (outputs[2].loss - outputs[0].loss).item()
+    assert difference == pytest.approx((expected[0] - expected[2]) * entropy.item(), rel=1e-3)
 
 
 def entropy_cost_after_an_update(entropy_target: float, reduction: str) -> tuple[float, float]:
