@@ -43,6 +43,9 @@ from seed.specs import EnvSpec
 # A measurement is the best of this many: other work on the machine only slows.
 _NUM_ROUNDS = 5
 
+# An update is measured whole, and in so many equal parts.
+_PARTS_OF_BATCH = (1, 2, 4)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForwardArgs:
@@ -104,19 +107,30 @@ def measure_forward(args: ForwardArgs) -> dict[str, float]:
 
 
 def measure_train(args: TrainArgs) -> dict[str, float]:
-    """Returns the best CPU seconds per env step of one update."""
+    """Returns the best CPU seconds per env step of one update.
+
+    The unrolls of a batch go through the network all at once or in parts, as they do
+    where threads share an update: a large batch does not fit the caches.
+    """
     config, spec = _load(args.run)
     agent = make_agent(spec, config)
-    batch = _random_batch(spec, agent, config.agent)
-    trainers: dict[nn.Module, Trainer] = {}
+    num_unrolls = config.agent.unrolls_per_update
+    sizes = sorted({-(-num_unrolls // parts) for parts in _PARTS_OF_BATCH})
+    costs_s = []
+    for size in sizes:
+        batch = _random_batch(spec, agent, config.agent, size)
+        trainers: dict[nn.Module, Trainer] = {}
 
-    def update(network: nn.Module) -> None:
-        if network not in trainers:
-            trainers[network] = Trainer(agent, network, config.optimizer, Metrics())
-        trainers[network].train_step(batch, learner_step=0, progress=0.0)
+        def update(
+            network: nn.Module, batch: Batch = batch, trainers: dict[nn.Module, Trainer] = trainers
+        ) -> None:
+            if network not in trainers:
+                trainers[network] = Trainer(agent, network, config.optimizer, Metrics())
+            trainers[network].train_step(batch, learner_step=0, progress=0.0)
 
-    best_s = _best_layout(agent.build_network(), update, args.seconds)
-    return {"train": best_s / config.agent.env_steps_per_update}
+        best_s = _best_layout(agent.build_network(), update, args.seconds / len(sizes))
+        costs_s.append(best_s / size)
+    return {"train": min(costs_s) * num_unrolls / config.agent.env_steps_per_update}
 
 
 def _load(run: Path) -> tuple[RunConfig, EnvSpec]:
@@ -165,9 +179,11 @@ def _random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
     return Rows(observations, torch.zeros(shape), actions, none, none, none)
 
 
-def _random_batch(spec: EnvSpec, agent: Agent, config: VTraceConfig | R2D2Config) -> Batch:
-    """Returns what one update trains on, as acting with a fresh network would record it."""
-    num_rows, size = config.num_rows, config.unrolls_per_update
+def _random_batch(
+    spec: EnvSpec, agent: Agent, config: VTraceConfig | R2D2Config, size: int
+) -> Batch:
+    """Returns `size` unrolls to train on, as acting with a fresh network would record them."""
+    num_rows = config.num_rows
     rows = _random_rows(spec, num_rows, size)
     step = example_step(spec, agent, agent.build_network())
     outputs = {
