@@ -1,6 +1,6 @@
 """What acting, training and the wire cost on this machine, each by itself.
 
-`python -m learner.bench forward|train|wire ...` prints one JSON object; `seed bench`
+`python -m learner.bench forward|train|wire|replay ...` prints one JSON object; `seed bench`
 runs it, so that every part is measured in a process of its own, on one thread.
 """
 
@@ -29,6 +29,7 @@ from learner.experience import Batch
 from learner.inference import example_step
 from learner.metrics import Metrics
 from learner.records import Rows, Unrolls
+from learner.replay.bench import ReplayArgs, measure_replay
 from learner.server import InferenceService, ServerThread
 from learner.setup import set_up_torch
 from learner.threads import Stopped, start_thread
@@ -288,7 +289,7 @@ def main(argv: Sequence[str]) -> int:
     """Measures one part and prints a JSON object; returns the exit code."""
     set_up_torch("cpu", torch_threads=1)
     args = tyro.extras.subcommand_cli_from_dict(
-        {"forward": ForwardArgs, "train": TrainArgs, "wire": WireArgs},
+        {"forward": ForwardArgs, "train": TrainArgs, "wire": WireArgs, "replay": ReplayArgs},
         prog="python -m learner.bench",
         args=argv,
     )
@@ -296,6 +297,8 @@ def main(argv: Sequence[str]) -> int:
         print(json.dumps(measure_forward(args)))
     elif isinstance(args, TrainArgs):
         print(json.dumps(measure_train(args)))
+    elif isinstance(args, ReplayArgs):
+        print(json.dumps(measure_replay(args)))
     else:
         print(json.dumps(measure_wire(args)))
     return 0

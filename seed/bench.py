@@ -59,6 +59,8 @@ class BenchArgs:
     and catch."""
     wire_envs: tuple[int, ...] = (1, 8, 32, 64, 128)
     """Environments in a message, for the cost of the wire alone."""
+    replay_sequences: int = 1000
+    """Sequences held, of the atari-r2d2 preset's 100,000, for the cost of replay alone."""
     seconds: float = 30.0
     """Seconds of each run that count, after its start."""
     part_seconds: float = 4.0
@@ -69,6 +71,7 @@ class BenchArgs:
     def __post_init__(self) -> None:
         for case in self.cases:
             require(case in CASES, "cases", f"of {', '.join(CASES)}", case)
+        require(self.replay_sequences >= 1, "replay_sequences", "at least 1", self.replay_sequences)
         require(self.seconds >= _REPORT_EVERY_S, "seconds", "at least 1", self.seconds)
         require(self.part_seconds > 0, "part_seconds", "above 0", self.part_seconds)
 
@@ -88,6 +91,9 @@ def main(argv: Sequence[str]) -> int:
     args = tyro.cli(BenchArgs, prog="seed bench", args=list(argv))
     results: dict[str, Any] = {"hardware": _hardware(), "cores": _num_cores()}
     results["wire"] = {str(size): _measure_wire(size, args) for size in args.wire_envs}
+    _say("replay")
+    replay = ["learner.bench", "replay", "--sequences", str(args.replay_sequences)]
+    results["replay"] = _run_module(replay)
     for case in args.cases:
         results[case] = measure_case(case, args)
     print(json.dumps(results) if args.json else render(results))
@@ -232,6 +238,15 @@ def render(results: dict[str, Any]) -> str:
     for size, wire in results["wire"].items():
         costs = f"{wire['server'] * 1e6:8.1f} {wire['actor'] * 1e6:8.1f}"
         lines.append(f"  {size:>12} {costs} {wire['env_steps_per_s']:12,.0f}")
+    replay = results["replay"]
+    lines += [
+        "",
+        "replay, sequences of 121 Atari rows, in batches of 64, CPU us each: "
+        f"inserting {replay['insert_s_per_sequence'] * 1e6:.0f}, "
+        f"sampling {replay['sample_s_per_sequence'] * 1e6:.0f}; "
+        f"{replay['bytes_per_sequence'] / 1000:.0f} kB by calculation, "
+        f"{replay['resident_bytes_per_sequence'] / 1000:.0f} kB measured",
+    ]
     for name in CASES:
         if name in results:
             lines += ["", *_render_case(name, results[name])]

@@ -81,35 +81,45 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
     learner=LearnerConfig(total_env_steps=6_000_000),
 )
 
-# Sequences short enough to fill quickly, trained on several times each.
+# Short sequences, each trained on several times. Values reach back by n_step with every
+# copy to the target network, and have some 100 steps to go: so it is copied often.
 _CARTPOLE_R2D2 = dataclasses.replace(
     _CARTPOLE_VTRACE,
     network=NetworkConfig(torso="mlp", hidden_sizes=(64,), lstm_size=64),
     agent=R2D2Config(
-        sequence_length=20,
-        burn_in=10,
+        sequence_length=10,
+        burn_in=5,
         batch_size=32,
         discount_factor=0.99,
-        target_update_every=200,
+        target_update_every=20,
         head_size=64,
-        replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=4.0),
+        replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=8.0),
     ),
     optimizer=OptimizerConfig(
         optimizer="adam",
         learning_rate=1e-3,
-        learning_rate_schedule="constant",
         momentum=0.9,
         optimizer_decay=0.999,
         epsilon=1e-5,
     ),
-    learner=LearnerConfig(total_env_steps=150_000),
+    actor=ActorConfig(envs_per_group=32),
+    learner=LearnerConfig(total_env_steps=200_000),
 )
 
 # The answer lies in what was seen 11 steps ago and has not been shown since.
 _MEMORY_R2D2 = dataclasses.replace(
     _CARTPOLE_R2D2,
     env=EnvConfig(env_id="seed/Recall-v0"),
-    learner=LearnerConfig(total_env_steps=100_000),
+    agent=R2D2Config(
+        sequence_length=20,
+        burn_in=10,
+        batch_size=32,
+        discount_factor=0.99,
+        target_update_every=50,
+        head_size=64,
+        replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=4.0),
+    ),
+    learner=LearnerConfig(total_env_steps=50_000),
 )
 
 # Kapturowski et al. 2019, with the trained parts of sequences side by side rather than

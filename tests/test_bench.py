@@ -15,6 +15,7 @@ def test_bench_reports_every_part_and_the_fraction() -> None:
         [
             *(sys.executable, "-m", "seed.cli", "bench", "--json", "--cases", "catch"),
             *("--seconds", "1", "--part-seconds", "0.2", "--wire-envs", "8"),
+            *("--replay-sequences", "64"),
         ],
         capture_output=True,
         text=True,
@@ -27,6 +28,10 @@ def test_bench_reports_every_part_and_the_fraction() -> None:
     assert case["fraction_of_optimum"] == pytest.approx(case["env_steps_per_s"] / optimum)
     assert case["env_steps_per_s"] > 0
     assert results["wire"]["8"]["server"] > 0 and results["wire"]["8"]["actor"] > 0
+    replay = results["replay"]
+    assert replay["insert_s_per_sequence"] > 0 and replay["sample_s_per_sequence"] > 0
+    # 80 frames, the 3 before them, the state of an LSTM of 512, and small change.
+    assert 83 * 84 * 84 < replay["bytes_per_sequence"] < 83 * 84 * 84 * 1.1
     text = render(results)
     assert "catch: seed train catch-vtrace" in text
     assert f"= {case['fraction_of_optimum']:.2f} of it" in text

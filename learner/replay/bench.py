@@ -1,0 +1,111 @@
+"""What the replay costs at its full Atari size of sequence, in time and in memory.
+
+Called by `python -m learner.bench replay`, in a process of its own.
+"""
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learner.agents.r2d2 import R2D2Agent
+from learner.inference import example_step
+from learner.records import Unrolls, map_tensors
+from learner.replay.replay import Replay
+from learner.unrolls import Completed
+from seed.config import R2D2Config
+from seed.presets import PRESETS
+from seed.specs import ArraySpec, EnvSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplayArgs:
+    """Replay: inserting and sampling sequences of the atari-r2d2 preset, synthetic frames."""
+
+    sequences: int = 1000
+    """Sequences held; the preset holds 100,000."""
+    num_envs: int = 64
+    """Environments whose sequences are inserted together."""
+    rounds: int = 40
+    """Batches inserted and sampled in turn, once the replay is full."""
+
+
+def measure_replay(args: ReplayArgs) -> dict[str, float]:
+    """Returns CPU seconds and bytes per sequence of the published Atari size."""
+    preset = PRESETS["atari-r2d2"].config
+    assert isinstance(preset.agent, R2D2Config)
+    # Samples and inserts take turns, so that neither ever waits.
+    config = dataclasses.replace(
+        preset.agent.replay,
+        replay_capacity=args.sequences,
+        replay_min_size=1,
+        samples_per_insert=preset.agent.batch_size / args.num_envs,
+    )
+    frames = ArraySpec(name="observation", dtype="uint8", shape=(84, 84))
+    spec = EnvSpec(
+        observations=(frames,), action=ArraySpec(name="action", dtype="int64", num_values=18)
+    )
+    agent = R2D2Agent(spec, preset.network, preset.agent)
+    example = example_step(spec, agent, agent.build_network())
+    replay = Replay(
+        config,
+        num_rows=preset.agent.num_rows,
+        period=preset.agent.period,
+        batch_size=preset.agent.batch_size,
+        num_slots=args.num_envs,
+        initial_priorities=agent.initial_priorities,
+        rng_seed=0,
+    )
+    blocks = _random_blocks(example, preset.agent.period + 1, args.num_envs)
+    fill_bytes = _resident_bytes()
+    num_blocks = args.sequences + args.num_envs
+    for number in range(-(-num_blocks // args.num_envs)):
+        _insert(replay, blocks, follows=number > 0)
+        if number > 1:
+            replay.sample()
+    fill_bytes = _resident_bytes() - fill_bytes
+    insert_s = sample_s = 0.0
+    for _ in range(args.rounds):
+        insert_s -= time.process_time()
+        _insert(replay, blocks, follows=True)
+        insert_s += time.process_time()
+        sample_s -= time.process_time()
+        replay.sample()
+        sample_s += time.process_time()
+    return {
+        "insert_s_per_sequence": insert_s / (args.rounds * args.num_envs),
+        "sample_s_per_sequence": sample_s / (args.rounds * preset.agent.batch_size),
+        "bytes_per_sequence": replay.memory_bytes(example) / num_blocks,
+        "resident_bytes_per_sequence": fill_bytes / num_blocks,
+    }
+
+
+def _insert(replay: Replay, blocks: Unrolls, *, follows: bool) -> None:
+    slots = np.arange(blocks.num_unrolls)
+    replay.insert(Completed(blocks, slots, np.full(len(slots), follows)))
+
+
+def _random_blocks(example: Unrolls, num_rows: int, num_envs: int) -> Unrolls:
+    generator = torch.Generator().manual_seed(0)
+
+    def rows(x: Tensor) -> Tensor:
+        shape = (num_rows, num_envs, *x.shape[2:])
+        if x.is_floating_point():
+            return torch.rand(shape, generator=generator, dtype=x.dtype)
+        high = 256 if x.dtype == torch.uint8 else 2
+        # Of the final type at once: no larger tensor's memory is left for the replay to use.
+        return torch.randint(0, high, shape, generator=generator, dtype=x.dtype)
+
+    stateless = map_tensors(rows, example._replace(initial_state={}))
+    state = {k: x.expand(num_envs, *x.shape[1:]) for k, x in example.initial_state.items()}
+    return stateless._replace(initial_state=state)
+
+
+def _resident_bytes() -> int:
+    """Returns what of this process is in memory (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
