@@ -90,7 +90,6 @@ _CARTPOLE_R2D2 = dataclasses.replace(
         sequence_length=10,
         burn_in=5,
         batch_size=32,
-        discount_factor=0.99,
         target_update_every=20,
         head_size=64,
         replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=8.0),
@@ -103,7 +102,7 @@ _CARTPOLE_R2D2 = dataclasses.replace(
         epsilon=1e-5,
     ),
     actor=ActorConfig(envs_per_group=32),
-    learner=LearnerConfig(total_env_steps=200_000),
+    learner=LearnerConfig(total_env_steps=150_000),
 )
 
 # The answer lies in what was seen 11 steps ago and has not been shown since.
