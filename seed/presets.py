@@ -102,7 +102,7 @@ _CARTPOLE_R2D2 = dataclasses.replace(
         epsilon=1e-5,
     ),
     actor=ActorConfig(envs_per_group=32),
-    learner=LearnerConfig(total_env_steps=150_000),
+    learner=LearnerConfig(total_env_steps=200_000),
 )
 
 # The answer lies in what was seen 11 steps ago and has not been shown since.
