@@ -55,7 +55,7 @@ def num_train_threads(device: torch.device, wanted: int) -> int:
     """Returns how many threads share an update; `wanted` 0 is for the default."""
     if device.type != "cpu":
         return 1
-    return wanted or min(os.cpu_count() or 1, MAX_TRAIN_THREADS)
+    return wanted or max(1, min((os.cpu_count() or 1) // 2, MAX_TRAIN_THREADS))
 
 
 def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1) -> torch.device:

@@ -1,9 +1,12 @@
 """Threads that cannot die unnoticed, and how those that wait are told to end."""
 
+import sys
 import threading
 from collections.abc import Callable
 
 import torch
+
+from seed.priority import let_others_go_first
 
 
 class Stopped(Exception):
@@ -11,14 +14,24 @@ class Stopped(Exception):
 
 
 def start_thread(
-    name: str, target: Callable[[], None], on_failure: Callable[[BaseException], None]
+    name: str,
+    target: Callable[[], None],
+    on_failure: Callable[[BaseException], None],
+    *,
+    niceness: int = 0,
 ) -> threading.Thread:
-    """Starts `target` on a thread; what it raises goes to `on_failure`, called there."""
+    """Starts `target` on a thread; what it raises goes to `on_failure`, called there.
+
+    Where cores are short, threads of greater `niceness` let the others go first (Linux;
+    elsewhere threads have no priority of their own).
+    """
     num_threads = torch.get_num_threads()
 
     def run() -> None:
         # A new thread's first operations would otherwise use every core.
         torch.set_num_threads(num_threads)
+        if niceness and sys.platform == "linux":
+            let_others_go_first(threading.get_native_id(), niceness)
         try:
             target()
         except BaseException as error:

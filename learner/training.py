@@ -28,6 +28,7 @@ from learner.weights import PublishedWeights
 from learner.zero_lag_check import ZeroLagCheck
 from seed.config import R2D2Config, RunConfig
 from seed.errors import CheckpointError, expected
+from seed.priority import SHARED_CORE_NICENESS
 from seed.serialization import unstructure
 from seed.specs import EnvSpec
 
@@ -103,7 +104,11 @@ class Training:
         """Starts all threads."""
         self.experience.start()
         self._threads = [
-            start_thread("inference", self._run_inference, self._on_failure),
+            # On cores that they share the trainer goes first, as it is what the others wait
+            # for: acting catches up while it waits for unrolls.
+            start_thread(
+                "inference", self._run_inference, self._on_failure, niceness=SHARED_CORE_NICENESS
+            ),
             start_thread("trainer", self._run_trainer, self._on_failure),
         ]
 

@@ -385,8 +385,8 @@ class LearnerConfig:
     """Threads within one tensor operation on the CPU; 0: what is left of half of the
     cores by train_threads."""
     train_threads: int = 0
-    """Threads that share the unrolls of one update, on the CPU; 0: one per core, at
-    most 4. Always 1 on a GPU."""
+    """Threads that share the unrolls of one update, on the CPU; 0: half as many as there
+    are cores, at most 4. Always 1 on a GPU."""
     checkpoint_every_s: float = 300.0
     """Seconds between checkpoints; one more is written at the end."""
     keep_checkpoints: int = 3

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seed.errors import SeedError
+from seed.priority import SHARED_CORE_NICENESS, let_others_go_first
 
 _LOG = logging.getLogger(__name__)
 
@@ -101,5 +102,6 @@ class ActorProcesses:
                 stderr=log,
                 start_new_session=True,
             )
+        let_others_go_first(process.pid, SHARED_CORE_NICENESS)
         _LOG.info("local %s is process %d", name, process.pid)
         return process

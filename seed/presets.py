@@ -78,7 +78,7 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
         max_grad_norm=80.0,
     ),
     actor=ActorConfig(envs_per_group=32),
-    learner=LearnerConfig(total_env_steps=6_000_000),
+    learner=LearnerConfig(total_env_steps=5_000_000),
 )
 
 # Short sequences, each trained on several times. Values reach back by n_step with every

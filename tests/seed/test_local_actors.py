@@ -10,12 +10,14 @@ import pytest
 
 from seed.errors import SeedError
 from seed.local_actors import ActorProcesses
+from seed.priority import SHARED_CORE_NICENESS
 
 
 class FakeProcess:
     """Stands for subprocess.Popen; lives until the test, or a signal, ends it."""
 
     started: list["FakeProcess"]
+    niceness = 0
 
     def __init__(self, command: list[str], *, stderr: IO[bytes], **_: object) -> None:
         self.flags = command[command.index("actors") + 1 :]
@@ -43,11 +45,17 @@ class FakeProcess:
         self.is_reaped = True
 
 
+def make_nice(pid: int, niceness: int) -> None:
+    """Stands for `let_others_go_first`."""
+    FakeProcess.started[pid].niceness = niceness
+
+
 @pytest.fixture(autouse=True)
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeProcess]]:
     """The processes started so far."""
     FakeProcess.started = []
     monkeypatch.setattr("seed.local_actors.subprocess.Popen", FakeProcess)
+    monkeypatch.setattr("seed.local_actors.let_others_go_first", make_nice)
     yield FakeProcess.started
 
 
@@ -68,6 +76,13 @@ def test_every_actor_has_the_address_and_a_log_of_its_own(
     assert [process.flags[:3] for process in started] == [common] * 3
     logs = ["actor-0.log", "actor-1.log", "eval-actor-0.log"]
     assert [process.log for process in started] == [tmp_path / name for name in logs]
+
+
+def test_local_actors_let_the_trainer_go_first(
+    actors: ActorProcesses, started: list[FakeProcess]
+) -> None:
+    """On the cores that they share."""
+    assert [process.niceness for process in started] == [SHARED_CORE_NICENESS] * 3
 
 
 def test_evaluation_actors_play_in_one_small_group(
