@@ -116,9 +116,10 @@ _MEMORY_R2D2 = dataclasses.replace(
         discount_factor=0.99,
         target_update_every=50,
         head_size=64,
-        replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=4.0),
+        replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=8.0),
     ),
-    learner=LearnerConfig(total_env_steps=50_000),
+    actor=ActorConfig(envs_per_group=16),
+    learner=LearnerConfig(total_env_steps=60_000),
 )
 
 # Kapturowski et al. 2019, with the trained parts of sequences side by side rather than
