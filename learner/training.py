@@ -153,8 +153,7 @@ class Training:
             self._agent,
             config,
             example=example_step(self.spec, self._agent, self._agent.build_network()),
-            # A fleet may grow this large before it takes room from the sequences.
-            num_slots=self._config.inference.max_inference_batch,
+            num_slots=self._config.actor.envs_per_group * self._config.actor.num_groups,
             device=self._device,
             rng_seed=self._config.rng_seed,
             on_failure=self._on_failure,

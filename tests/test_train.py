@@ -119,6 +119,17 @@ def test_sigterm_saves_and_resume_goes_on(tmp_path: Path, processes: list[Proces
     assert "learning_rate: 0.0003" in (run_dir / "config.yaml").read_text()
 
 
+def test_replay_holds_as_many_sequences_as_asked_for(tmp_path: Path) -> None:
+    """Once full, new ones take the place of the oldest."""
+    done = _run(
+        *("train", "memory-r2d2", "--run-dir", tmp_path / "run", "--report-every-s", 0.5),
+        *("--replay-capacity", 250, "--total-env-steps", 10_000),
+    )
+    assert done.returncode == 0, done.stderr
+    held = [report.get("replay/sequences", 0) for report in _reports(tmp_path / "run")]
+    assert held[-1] == max(held) == 250
+
+
 def test_resumed_run_goes_on_with_its_replay(tmp_path: Path, processes: list[Process]) -> None:
     """Training goes on at once; without the replay it first collects new sequences."""
     run_dir = tmp_path / "run"

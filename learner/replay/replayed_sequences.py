@@ -42,7 +42,8 @@ class ReplayedSequences:
           agent: gives sequences their first priorities.
           config: see there.
           example: a row [1, 1, ...] as acting stores it.
-          num_slots: environments to expect.
+          num_slots: environments to expect: those of one actor. More take the room of
+            their unfinished sequences out of the capacity.
           device: where batches are wanted.
           rng_seed: of the sampling.
           on_failure: takes what the loading thread raised.
