@@ -277,7 +277,9 @@ class ReplayConfig:
 
     def __post_init__(self) -> None:
         capacity, min_size = self.replay_capacity, self.replay_min_size
-        require(capacity >= 1, "replay_capacity", "at least 1", capacity)
+        # Beyond, its links and priorities alone take several GiB, before anyone could see
+        # how large a sequence is and whether so many fit.
+        require(1 <= capacity <= 10**8, "replay_capacity", "1 .. 10^8", capacity)
         require(1 <= min_size <= capacity, "replay_min_size", "from 1 to replay_capacity", min_size)
         require(
             self.samples_per_insert > 0, "samples_per_insert", "above 0", self.samples_per_insert

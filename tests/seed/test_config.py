@@ -83,6 +83,7 @@ REFUSED: list[tuple[type, dict[str, Any], str]] = [
     (R2D2Config, {"target_update_every": 0}, "target_update_every"),
     (R2D2Config, {"exploration_base": -0.1}, "exploration_base"),
     (ReplayConfig, {"replay_capacity": 0}, "replay_capacity"),
+    (ReplayConfig, {"replay_capacity": 10**8 + 1}, "replay_capacity"),
     (ReplayConfig, {"replay_capacity": 9, "replay_min_size": 10}, "replay_min_size"),
     (ReplayConfig, {"samples_per_insert": 0.0}, "samples_per_insert"),
     (ReplayConfig, {"importance_exponent": 1.1}, "importance_exponent"),
