@@ -44,8 +44,8 @@ _CATCH_VTRACE = dataclasses.replace(
     learner=LearnerConfig(total_env_steps=150_000),
 )
 
-# The recipe with published 57-game results: 50M env steps = 200M frames,
-# shared/algorithms.md, after Espeholt et al. 2018.
+# The recipe with published 57-game results: 50M env steps = 200M frames, after Espeholt
+# et al. 2018.
 _ATARI_VTRACE = RunConfig(
     env=EnvConfig(env_id="ALE/Pong-v5"),
     network=NetworkConfig(torso="impala_deep", frame_stack=4),
@@ -94,13 +94,6 @@ _CARTPOLE_R2D2 = dataclasses.replace(
         head_size=64,
         replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=8.0),
     ),
-    optimizer=OptimizerConfig(
-        optimizer="adam",
-        learning_rate=1e-3,
-        momentum=0.9,
-        optimizer_decay=0.999,
-        epsilon=1e-5,
-    ),
     actor=ActorConfig(envs_per_group=32),
     learner=LearnerConfig(total_env_steps=200_000),
 )
@@ -123,7 +116,7 @@ _MEMORY_R2D2 = dataclasses.replace(
 )
 
 # Kapturowski et al. 2019, with the trained parts of sequences side by side rather than
-# overlapping by half: see shared/algorithms.md.
+# overlapping by half.
 _ATARI_R2D2 = RunConfig(
     env=EnvConfig(env_id="ALE/Pong-v5"),
     network=NetworkConfig(torso="nature", lstm_size=512, frame_stack=4, see_last_step=True),
