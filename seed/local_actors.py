@@ -24,8 +24,7 @@ _STOP_GRACE_S = 10.0
 _SHOWN_LOG_LINES = 40
 
 # An evaluation actor steps few environments, because they share the cores and every
-# inference batch with those trained on: beside the two groups of 32 of the Atari
-# presets, one group of 4 makes about a tenth more work.
+# inference batch with those trained on: 4, beside the 64 of the Atari presets.
 _EVAL_FLAGS = ("--role", "eval", "--num-groups", "1", "--envs-per-group", "4")
 
 

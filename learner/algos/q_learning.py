@@ -86,8 +86,8 @@ def sequence_priorities(errors: Tensor, mask: Tensor, mix: float) -> Tensor:
     """Returns eta max_t |delta_t| + (1 - eta) mean_t |delta_t|, float [B], without gradient.
 
     Over valid steps (Kapturowski et al. 2019, section 2.3), and at least MIN_PRIORITY.
-    A sequence without any gets 0 and is never drawn again: since its mask does not
-    change, it would teach nothing, whenever it came.
+    A sequence without any gets 0: since its mask does not change, it would teach nothing,
+    whenever it came. Replay gives it its own smallest priority.
 
     Args:
       errors: float [T, B], already masked.

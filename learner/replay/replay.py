@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from learner.algos.q_learning import MIN_PRIORITY
 from learner.records import Unrolls, map_tensors
 from learner.replay.memory import GIB
 from learner.replay.sample_ratio import SampleRatio
@@ -32,7 +33,7 @@ TOLERANCE_BATCHES = 2
 
 # A sequence held is never quite without hope of being sampled: priority 0 is for blocks
 # that head no whole sequence.
-SMALLEST_PRIORITY = 1e-6
+SMALLEST_PRIORITY = MIN_PRIORITY
 
 # Of the memory available, what a replay may take: batches and networks need some too.
 MEMORY_SHARE = 0.9
