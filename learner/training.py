@@ -1,7 +1,7 @@
 """The parts behind the server, built once the environment's spec is known.
 
 Joins batcher -> inference -> experience -> trainer -> weights -> inference, runs
-the two threads among them, and saves and restores what they hold.
+the threads among them, and saves and restores what they hold.
 """
 
 import logging
@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Training:
-    """Inference and trainer threads, from `start` to `close`."""
+    """Inference, trainer and whatever thread the experience has, from `start` to `close`."""
 
     def __init__(
         self,
@@ -57,7 +57,8 @@ class Training:
         """`on_finished` is called when the env step budget is spent.
 
         Raises:
-          CheckpointError: `checkpoint` holds another network.
+          CheckpointError: `checkpoint` holds another network or replay.
+          ConfigError: the replay would not fit into memory.
         """
         self.spec = spec
         self._agent = agent
@@ -75,13 +76,8 @@ class Training:
 
         torch.manual_seed(config.rng_seed)
         network = agent.build_network().to(device)
-        self._trainer = Trainer(
-            agent,
-            network,
-            config.optimizer,
-            metrics,
-            num_train_threads(device, config.learner.train_threads),
-        )
+        num_threads = num_train_threads(device, config.learner.train_threads)
+        self._trainer = Trainer(agent, network, config.optimizer, metrics, num_threads)
         self.experience = self._make_experience(checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
