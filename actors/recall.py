@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed.config import require
+from seed.errors import require
 
 
 class Recall(gymnasium.Env):

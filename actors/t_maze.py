@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from seed.config import require
+from seed.errors import require
 
 LEFT, RIGHT, UP, DOWN = range(4)
 

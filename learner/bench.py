@@ -35,7 +35,8 @@ from learner.setup import set_up_torch
 from learner.threads import Stopped, start_thread
 from learner.trainer import Trainer
 from seed import wire
-from seed.config import EnvConfig, InferenceConfig, R2D2Config, RunConfig, VTraceConfig
+from seed.agent_config import R2D2Config, VTraceConfig
+from seed.config import EnvConfig, InferenceConfig, RunConfig
 from seed.config_file import env_settings_to_json, load_config
 from seed.pb import inference_pb2 as pb
 from seed.serialization import structure

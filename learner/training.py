@@ -26,7 +26,8 @@ from learner.threads import start_thread
 from learner.trainer import ZERO_LAG_CHECK_EVERY, Trainer, run_training
 from learner.weights import PublishedWeights
 from learner.zero_lag_check import ZeroLagCheck
-from seed.config import R2D2Config, RunConfig
+from seed.agent_config import R2D2Config
+from seed.config import RunConfig
 from seed.errors import CheckpointError, expected
 from seed.priority import SHARED_CORE_NICENESS
 from seed.serialization import unstructure

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import tyro
 
-from seed.config import RunConfig, require
+from seed.config import RunConfig
 from seed.config_file import load_config
-from seed.errors import ConfigError, expected
+from seed.errors import ConfigError, expected, require
 from seed.presets import PRESETS
 
 RUNS = Path("runs")

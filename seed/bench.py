@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from seed.config import require
 from seed.config_file import env_settings_to_json, load_config
-from seed.errors import SeedError
+from seed.errors import SeedError, require
 
 _ONE_PASS = (
     *("--sample-reuse", "1", "--batch-size", "32", "--queue-batches", "1"),

@@ -53,6 +53,12 @@ def expected(field: str, wanted: object, got: object) -> str:
     return f"{field}: expected {wanted}, got {got}"
 
 
+def require(condition: bool, field: str, wanted: str, got: object) -> None:
+    """Raises ConfigError, naming `field`, unless `condition` holds."""
+    if not condition:
+        raise ConfigError(expected(field, wanted, repr(got)))
+
+
 _STATUS_OF: dict[type[SeedError], grpc.StatusCode] = {
     WireError: grpc.StatusCode.INVALID_ARGUMENT,
     SpecError: grpc.StatusCode.INVALID_ARGUMENT,

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import NamedTuple
 
+from seed.agent_config import R2D2Config, ReplayConfig, VTraceConfig
 from seed.config import (
     ActorConfig,
     AtariConfig,
@@ -10,10 +11,7 @@ from seed.config import (
     LearnerConfig,
     NetworkConfig,
     OptimizerConfig,
-    R2D2Config,
-    ReplayConfig,
     RunConfig,
-    VTraceConfig,
 )
 
 

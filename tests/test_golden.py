@@ -16,7 +16,8 @@ from learner.agents.base import Agent
 from learner.agents.vtrace import VTraceAgent, VTraceNetwork
 from learner.algos import distributions
 from learner.records import State, Unrolls, map_tensors, select_unrolls
-from seed.config import AtariConfig, EnvConfig, InferenceConfig, NetworkConfig, VTraceConfig
+from seed.agent_config import VTraceConfig
+from seed.config import AtariConfig, EnvConfig, InferenceConfig, NetworkConfig
 from seed.specs import EnvSpec
 from tests.support import counting_agent, counting_env
 from tests.support.counting_agent import CountingAgent

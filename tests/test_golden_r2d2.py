@@ -15,7 +15,8 @@ from learner.agents.r2d2 import R2D2Agent, R2D2Network
 from learner.records import Unrolls, map_tensors, select_unrolls
 from learner.replay.sequence_store import SequenceStore
 from learner.unrolls import Completed
-from seed.config import EnvConfig, NetworkConfig, R2D2Config
+from seed.agent_config import R2D2Config
+from seed.config import EnvConfig, NetworkConfig
 from seed.specs import EnvSpec
 from tests.support import counting_env
 from tests.support.harness import ActingHarness

@@ -15,7 +15,8 @@ from learner.algos import epsilon_greedy, q_learning
 from learner.algos.value_rescaling import rescale
 from learner.networks.duelling_q import DuellingQ
 from learner.records import Rows, State, Transitions, Unrolls, map_tensors, transitions
-from seed.config import NetworkConfig, R2D2Config
+from seed.agent_config import R2D2Config
+from seed.config import NetworkConfig
 from seed.specs import EnvSpec
 
 

@@ -3,7 +3,8 @@
 from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
 from learner.agents.vtrace import VTraceAgent
-from seed.config import R2D2Config, RunConfig
+from seed.agent_config import R2D2Config
+from seed.config import RunConfig
 from seed.errors import SpecError, expected
 from seed.specs import EnvSpec
 

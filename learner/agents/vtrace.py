@@ -12,7 +12,8 @@ from learner.algos import distributions, losses, rewards, vtrace
 from learner.algos.optimizers import scheduled
 from learner.networks.actor_critic import ActorCritic, ActorCriticOutput
 from learner.records import Rows, State, Unrolls, transitions
-from seed.config import NetworkConfig, VTraceConfig
+from seed.agent_config import VTraceConfig
+from seed.config import NetworkConfig
 from seed.specs import EnvSpec
 
 

@@ -17,7 +17,7 @@ from learner.inference import example_step
 from learner.records import Unrolls, map_tensors
 from learner.replay.replay import Replay
 from learner.unrolls import Completed
-from seed.config import R2D2Config
+from seed.agent_config import R2D2Config
 from seed.presets import PRESETS
 from seed.specs import ArraySpec, EnvSpec
 

@@ -16,7 +16,7 @@ from learner.replay.loader import BatchLoader
 from learner.replay.memory import GIB, available_memory_bytes
 from learner.replay.replay import Replay
 from learner.unrolls import Completed
-from seed.config import R2D2Config
+from seed.agent_config import R2D2Config
 
 _LOG = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from torch import nn
 from learner.agents.vtrace import VTraceAgent
 from learner.gradients import Gradients
 from learner.records import Unrolls
-from seed.config import NetworkConfig, VTraceConfig
+from seed.agent_config import VTraceConfig
+from seed.config import NetworkConfig
 from tests.learner.builders import (
     SCREEN,
     SPEED,

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from learner.agents.vtrace import VTraceAgent
 from learner.records import Unrolls, map_tensors
 from learner.zero_lag_check import ZeroLagCheck
-from seed.config import NetworkConfig, VTraceConfig
+from seed.agent_config import VTraceConfig
+from seed.config import NetworkConfig
 from tests.learner.builders import (
     SCREEN,
     SPEED,

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
+from seed.agent_config import R2D2Config, ReplayConfig, VTraceConfig
 from seed.config import (
     ActorConfig,
     AtariConfig,
@@ -14,11 +15,8 @@ from seed.config import (
     LearnerConfig,
     NetworkConfig,
     OptimizerConfig,
-    R2D2Config,
-    ReplayConfig,
     RunConfig,
     Torso,
-    VTraceConfig,
 )
 from seed.errors import ConfigError
 from seed.presets import PRESETS

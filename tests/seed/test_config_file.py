@@ -8,16 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seed.config import (
-    AtariConfig,
-    EnvConfig,
-    LearnerConfig,
-    NetworkConfig,
-    R2D2Config,
-    ReplayConfig,
-    RunConfig,
-    VTraceConfig,
-)
+from seed.agent_config import R2D2Config, ReplayConfig, VTraceConfig
+from seed.config import AtariConfig, EnvConfig, LearnerConfig, NetworkConfig, RunConfig
 from seed.config_file import (
     dump_config,
     env_settings_from_json,

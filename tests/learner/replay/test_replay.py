@@ -17,7 +17,7 @@ from learner.replay.memory import GIB
 from learner.replay.replay import SMALLEST_PRIORITY, Replay, ReplayBatch
 from learner.replay.sample_ratio import SampleRatio
 from learner.threads import Stopped
-from seed.config import ReplayConfig
+from seed.agent_config import ReplayConfig
 from seed.errors import ConfigError
 from tests.learner.builders import TIMEOUT_S, WatchedCondition, assert_same, in_thread
 from tests.learner.replay.streams import stream_blocks, stream_of, stream_unrolls

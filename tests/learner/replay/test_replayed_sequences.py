@@ -14,16 +14,10 @@ from learner.records import Unrolls
 from learner.replay.memory import GIB
 from learner.replay.replayed_sequences import ReplayedSequences
 from learner.unrolls import Completed
-from seed.config import NetworkConfig, R2D2Config, ReplayConfig
+from seed.agent_config import R2D2Config, ReplayConfig
+from seed.config import NetworkConfig
 from seed.errors import ConfigError
-from tests.learner.builders import (
-    NUM_ACTIONS,
-    SPEED,
-    assert_same,
-    env_spec,
-    random_unrolls,
-    seeded,
-)
+from tests.learner.builders import NUM_ACTIONS, SPEED, assert_same, env_spec, random_unrolls, seeded
 
 CPU = torch.device("cpu")
 CONFIG = R2D2Config(
