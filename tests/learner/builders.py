@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from learner.batcher import Request
 from learner.records import Rows, State, Unrolls, map_tensors
+from seed.config import NetworkConfig
 from seed.specs import ArraySpec, EnvSpec
 from seed.wire import EnvOutputs
 
@@ -28,6 +29,14 @@ TIMEOUT_S = 20.0
 SCREEN = ArraySpec(name="screen", dtype="uint8", shape=(5, 6), minimum=0, maximum=255)
 SPEED = ArraySpec(name="body/speed", dtype="float32", shape=(3,))
 GEAR = ArraySpec(name="body/gear", dtype="int64", num_values=5)
+
+# The plainest network, and one with all that may stand behind and before a torso.
+NETWORKS = {
+    "mlp": NetworkConfig(hidden_sizes=(16,)),
+    "everything": NetworkConfig(
+        torso="small_conv", hidden_sizes=(8,), lstm_size=6, frame_stack=3, see_last_step=True
+    ),
+}
 
 
 def env_spec(*leaves: ArraySpec, num_actions: int = NUM_ACTIONS) -> EnvSpec:

@@ -10,8 +10,10 @@ from learner.agents.base import LossOutput
 from learner.agents.r2d2 import R2D2Agent, R2D2Network
 from learner.algos.value_rescaling import inverse_rescale, rescale
 from learner.records import Rows, Unrolls, map_tensors, select_unrolls
-from seed.config import NetworkConfig, R2D2Config
+from seed.agent_config import R2D2Config
+from seed.config import NetworkConfig
 from tests.learner.builders import (
+    NETWORKS,
     NUM_ACTIONS,
     SCREEN,
     SPEED,
@@ -25,13 +27,6 @@ from tests.learner.builders import (
 BURN_IN, L, B = 3, 6, 5
 NUM_ROWS = BURN_IN + L + 1
 CPU = torch.device("cpu")
-
-NETWORKS = {
-    "mlp": NetworkConfig(hidden_sizes=(16,)),
-    "everything": NetworkConfig(
-        torso="small_conv", hidden_sizes=(8,), lstm_size=6, frame_stack=3, see_last_step=True
-    ),
-}
 
 WEIGHTS = torch.tensor([1.0, 0.25, 0.5, 0.75, 0.125])
 
