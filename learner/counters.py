@@ -1,7 +1,7 @@
 """What a run has done so far; survives restarts through the checkpoint.
 
-Written by the inference thread (steps, episodes), the trainer (learner steps) and
-the server (seeds); read by reports and the schedule.
+Written by the inference thread (steps, episodes) and the server (seeds); read by
+reports. Learner steps are the trainer's, and come with `progress`.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from learner.progress import Progress
 from seed.wire import Episode
 
 # Games over which `episode/return_mean_100` is taken.
@@ -20,7 +21,9 @@ RETURN_WINDOW = 100
 class Counters:
     """Thread-safe totals of a run."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
+        """`progress` is what the trainer sees of the totals."""
+        self.progress = progress or Progress()
         self._lock = threading.Lock()
         self._totals = Totals()
         self._recent_returns: deque[float] = deque(maxlen=RETURN_WINDOW)
@@ -30,23 +33,16 @@ class Counters:
     @property
     def env_steps(self) -> int:
         """Actions applied by training actors."""
-        return self._totals.env_steps
+        return self.progress.env_steps
 
     @property
     def learner_steps(self) -> int:
         """Optimiser updates."""
-        return self._totals.learner_steps
+        return self.progress.learner_steps
 
     def add_env_steps(self, count: int) -> None:
-        """Counts actions applied."""
-        with self._lock:
-            self._totals.env_steps += count
-
-    def add_learner_step(self) -> int:
-        """Counts one optimiser update; returns their number."""
-        with self._lock:
-            self._totals.learner_steps += 1
-            return self._totals.learner_steps
+        """Counts actions applied; for the inference thread alone."""
+        self.progress.env_steps += count
 
     def add_episode(self, episode: Episode, *, is_eval: bool) -> None:
         """Counts a full game."""
@@ -69,8 +65,8 @@ class Counters:
         """Returns totals, and statistics of the games ended since the last report."""
         with self._lock:
             report: dict[str, float] = {
-                "env_steps": self._totals.env_steps,
-                "learner_steps": self._totals.learner_steps,
+                "env_steps": self.env_steps,
+                "learner_steps": self.learner_steps,
                 "episodes": self._totals.episodes,
             }
             for prefix, episodes in (
@@ -89,7 +85,12 @@ class Counters:
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps."""
         with self._lock:
-            return {**dataclasses.asdict(self._totals), "recent_returns": [*self._recent_returns]}
+            return {
+                "env_steps": self.env_steps,
+                "learner_steps": self.learner_steps,
+                **dataclasses.asdict(self._totals),
+                "recent_returns": [*self._recent_returns],
+            }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what `state_dict` returned."""
@@ -97,13 +98,13 @@ class Counters:
             names = [field.name for field in dataclasses.fields(Totals)]
             self._totals = Totals(**{name: state[name] for name in names})
             self._recent_returns.extend(state["recent_returns"])
+        self.progress.env_steps = state["env_steps"]
+        self.progress.learner_steps = state["learner_steps"]
 
 
 @dataclasses.dataclass
 class Totals:
-    """Since the start of the run, restarts included."""
+    """Since the start of the run, restarts included; beside those in `Progress`."""
 
-    env_steps: int = 0
-    learner_steps: int = 0
     episodes: int = 0
     actor_seeds: int = 0

@@ -70,6 +70,10 @@ class Gradients:
         priorities = [r.priorities for r in results if r.priorities is not None]
         return metrics, torch.cat(priorities) if priorities else None
 
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pool.shutdown()
+
     def _backward(
         self, network: nn.Module, part: _Part, num_valid: Tensor, progress: float
     ) -> LossOutput:

@@ -1,28 +1,36 @@
 """The learner's parts, how they are joined, and the order in which they stop.
 
-Threads: the server's event loop, inference, the trainer, and the caller's, which
-reports. Parts that depend on the environment are built when the first actor tells
-its spec, on a worker thread of the server.
+    batcher -> inference -> experience -> trainer -> weights -> inference
+    `-- Acting, a thread -'`--- Training, a thread or a process ---'
+
+Other threads: the server's event loop, and the caller's, which reports. Parts that
+depend on the environment are built when the first actor tells its spec, on a worker
+thread of the server.
 """
 
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from learner.acting import Acting
+from learner.agents.base import Agent
 from learner.agents.registry import make_agent
 from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
 from learner.counters import Counters
 from learner.metrics import Metrics
 from learner.server import InferenceService, ServerThread, check_same_environment
+from learner.setup import trains_in_process
+from learner.trainer_process.handle import TrainerProcess
 from learner.training import Training
 from seed import wire
 from seed.config import RunConfig
 from seed.config_file import env_settings_to_json
 from seed.pb import inference_pb2 as pb
-from seed.serialization import structure
+from seed.serialization import structure, unstructure
 from seed.specs import EnvSpec
 
 
@@ -46,10 +54,12 @@ class Learner:
         self._run_dir = run_dir
         self._device = device
         self._checkpoint = checkpoint
+        self._checkpoint_dir = run_dir / "checkpoints"
         self._admission = threading.Lock()
         self._batcher = Batcher(config.inference)
         self._server: ServerThread | None = None
-        self._training: Training | None = None
+        self._acting: Acting | None = None
+        self._training: Training | TrainerProcess | None = None
         self._started_at = time.monotonic()
         self._earlier_wall_s = 0.0
         # When and where the last report was made: speed is taken between reports.
@@ -70,6 +80,16 @@ class Learner:
 
     def start(self, addresses: tuple[str, ...]) -> list[str]:
         """Begins to serve; returns the addresses bound. Raises ConfigError."""
+        if trains_in_process(self._device, self.config.learner.train_in):
+            # Now, as it takes seconds to start.
+            self._training = TrainerProcess(
+                self.config,
+                progress=self.counters.progress,
+                checkpoint_dir=self._checkpoint_dir,
+                acting_state=self._acting_state,
+                on_finished=self.finished.set,
+                on_failure=self.fail,
+            )
         self._server = ServerThread(self._make_service, addresses, self.fail)
         return self._server.start()
 
@@ -88,14 +108,22 @@ class Learner:
         if self._server is not None:
             self._server.close()
         self._batcher.close()
-        if self._training is not None:
+        if self._training is None:
+            return
+        try:
+            if self._acting is not None:
+                self._training.stop()
+                self._acting.join()
+                if self.failure is None:
+                    self._training.save()
+        finally:
             self._training.close()
-            if self.failure is None:
-                self._training.save()
 
     def report(self) -> dict[str, float]:
         """Returns the metrics since the last report."""
         report = self.metrics.drain() | self.counters.report()
+        if self._training is not None and self._acting is not None:
+            report |= self._training.report()
         report["env_frames"] = self.counters.env_steps * self.config.env.frames_per_step
         report["wall_s"] = self.wall_s
         steps, seconds = report["env_steps"], report["wall_s"]
@@ -104,8 +132,6 @@ class Learner:
                 seconds - self._reported_s
             )
         self._reported_steps, self._reported_s = steps, seconds
-        if self._training is not None:
-            report |= self._training.experience.report()
         return report
 
     def _make_service(self) -> InferenceService:
@@ -132,30 +158,57 @@ class Learner:
         with self._admission:
             if self._spec is not None:
                 check_same_environment(self._spec, spec)
-            if self._training is None:
-                self._training = self._build_training(spec)
-                self._spec = spec
-                self._training.start()
+            if self._acting is None:
+                # The actor's fault if there is none: it is refused, others may come.
+                agent = make_agent(spec, self.config)
+                try:
+                    self._build(spec, agent)
+                except BaseException as error:
+                    self.fail(error)
+                    raise
         return self._run_dir.name
 
-    def _build_training(self, spec: EnvSpec) -> Training:
-        # The actor's fault: it is refused, and the learner waits for another.
-        agent = make_agent(spec, self.config)
-        try:
-            return Training(
+    def _build(self, spec: EnvSpec, agent: Agent) -> None:
+        """Builds and starts both sides for the first actor's environment."""
+        self._spec = spec
+        if isinstance(self._training, TrainerProcess):
+            self._training.build(spec, self._checkpoint.path if self._checkpoint else None)
+        else:
+            self._training = Training(
                 spec=spec,
                 agent=agent,
                 config=self.config,
-                batcher=self._batcher,
-                counters=self.counters,
+                progress=self.counters.progress,
                 metrics=self.metrics,
                 device=self._device,
-                checkpoint_dir=self._run_dir / "checkpoints",
+                checkpoint_dir=self._checkpoint_dir,
                 checkpoint=self._checkpoint,
-                wall_s=lambda: self.wall_s,
+                acting_state=self._acting_state,
                 on_finished=self.finished.set,
                 on_failure=self.fail,
             )
-        except BaseException as error:
-            self.fail(error)
-            raise
+        acting = Acting(
+            spec=spec,
+            agent=agent,
+            config=self.config,
+            training=self._training,
+            batcher=self._batcher,
+            counters=self.counters,
+            metrics=self.metrics,
+            device=self._device,
+            checkpoint=self._checkpoint,
+            on_failure=self.fail,
+        )
+        self._training.start()
+        acting.start()
+        self._acting = acting
+
+    def _acting_state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps beside what training knows."""
+        assert self._acting is not None, "nothing is trained before anyone acts"
+        return self._acting.state_dict() | {
+            "counters": self.counters.state_dict(),
+            "env_steps": self.counters.env_steps,
+            "wall_s": self.wall_s,
+            "spec": unstructure(self._spec),
+        }

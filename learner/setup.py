@@ -47,6 +47,18 @@ class StopRequest:
         self.requested = True
 
 
+def trains_in_process(device: torch.device, wanted: str) -> bool:
+    """Tells whether training gets a process of its own; `wanted` as configured.
+
+    Raises:
+      ConfigError: one is wanted on a GPU, of which two processes would take turns.
+    """
+    is_cpu = device.type == "cpu"
+    if wanted == "process" and not is_cpu:
+        raise ConfigError(expected("train_in", f"auto or thread on {device}", wanted))
+    return is_cpu and wanted != "thread"
+
+
 # Beyond, the parts of a batch get too small to keep a thread busy.
 MAX_TRAIN_THREADS = 4
 

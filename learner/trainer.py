@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from learner.agents.base import Agent
 from learner.algos.optimizers import learning_rate_at, make_optimizer
-from learner.counters import Counters
 from learner.experience import Batch, Experience
 from learner.gradients import Gradients
 from learner.metrics import Metrics, ThreadClock
+from learner.progress import Progress
 from learner.records import Unrolls, transitions
 from learner.threads import Stopped
 from learner.weights import PublishedWeights
@@ -82,6 +82,10 @@ class Trainer:
         self.network.load_state_dict(weights)
         self._optimizer.load_state_dict(state["optimizer"])
 
+    def close(self) -> None:
+        """Ends the threads that share the work."""
+        self._gradients.close()
+
     def _report(self, values: dict[str, Tensor]) -> None:
         # One transfer for all scalars, not one each.
         scalars = torch.stack([value.detach() for value in values.values()]).tolist()
@@ -111,15 +115,15 @@ def run_training(
     experience: Experience,
     weights: PublishedWeights,
     check: ZeroLagCheck,
-    counters: Counters,
+    progress: Progress,
     total_env_steps: int,
     save_if_due: Callable[[], None],
     metrics: Metrics,
     clock: ThreadClock,
 ) -> None:
     """Trains until the budget is spent or the experience closes."""
-    check.published(trainer.network, counters.learner_steps)
-    while counters.env_steps < total_env_steps:
+    check.published(trainer.network, progress.learner_steps)
+    while progress.env_steps < total_env_steps:
         clock.switch("wait")
         try:
             batch = experience.next_batch()
@@ -129,15 +133,16 @@ def run_training(
         deviation = check.compare(batch.newest) if batch.newest is not None else None
         if deviation is not None:
             metrics.max("policy/max_abs_log_rho_at_zero_lag", deviation)
-        progress = min(counters.env_steps / total_env_steps, 1.0)
         priorities = trainer.train_step(
-            batch, learner_step=counters.learner_steps, progress=progress
+            batch,
+            learner_step=progress.learner_steps,
+            progress=min(progress.env_steps / total_env_steps, 1.0),
         )
         experience.trained(batch, priorities)
-        version = counters.add_learner_step()
+        progress.learner_steps += 1
         clock.switch("publish")
-        weights.publish(trainer.network, version)
-        check.published(trainer.network, version)
+        weights.publish(trainer.network, progress.learner_steps)
+        check.published(trainer.network, progress.learner_steps)
         clock.switch("save")
         save_if_due()
     clock.switch("wait")

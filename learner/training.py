@@ -1,43 +1,43 @@
-"""The parts behind the server, built once the environment's spec is known.
+"""The side of the learner that trains: from unrolls to versions of the weights.
 
-Joins batcher -> inference -> experience -> trainer -> weights -> inference, runs
-the threads among them, and saves and restores what they hold.
+Joins experience -> trainer -> weights, runs their threads, saves and restores what
+they hold. On a GPU it lives in the learner process; on a CPU in one of its own
+(`learner/trainer_process/`), where it need not share an interpreter with acting.
 """
 
 import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
-from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint, load_replay, save_checkpoint
-from learner.counters import Counters
 from learner.experience import Experience
 from learner.fresh_unrolls import FreshUnrolls
-from learner.inference import InferenceEngine, example_step, run_inference
+from learner.inference import example_step
 from learner.metrics import Metrics
+from learner.progress import Progress
 from learner.replay.replayed_sequences import ReplayedSequences
 from learner.setup import num_train_threads
 from learner.threads import start_thread
 from learner.trainer import ZERO_LAG_CHECK_EVERY, Trainer, run_training
+from learner.unrolls import Completed
 from learner.weights import PublishedWeights
 from learner.zero_lag_check import ZeroLagCheck
 from seed.agent_config import R2D2Config
 from seed.config import RunConfig
 from seed.errors import CheckpointError, expected
-from seed.priority import SHARED_CORE_NICENESS
-from seed.serialization import unstructure
 from seed.specs import EnvSpec
 
 _LOG = logging.getLogger(__name__)
 
 
 class Training:
-    """Inference, trainer and whatever thread the experience has, from `start` to `close`."""
+    """Trainer and whatever thread the experience has, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -45,97 +45,94 @@ class Training:
         spec: EnvSpec,
         agent: Agent,
         config: RunConfig,
-        batcher: Batcher,
-        counters: Counters,
+        progress: Progress,
         metrics: Metrics,
         device: torch.device,
         checkpoint_dir: Path,
         checkpoint: Checkpoint | None,
-        wall_s: Callable[[], float],
+        acting_state: Callable[[], dict[str, Any]],
         on_finished: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """`on_finished` is called when the env step budget is spent.
+        """Builds everything; no thread runs yet.
+
+        Args:
+          spec: of the environment.
+          agent: the algorithm.
+          config: of the run.
+          progress: read for schedules and the budget; learner steps are counted there.
+          metrics: takes what the trainer measures.
+          device: to train on.
+          checkpoint_dir: where to save.
+          checkpoint: to go on from.
+          acting_state: returns what else a checkpoint keeps; called by the trainer thread.
+          on_finished: called when the env step budget is spent.
+          on_failure: called with what a thread raised, on that thread.
 
         Raises:
           CheckpointError: `checkpoint` holds another network or replay.
           ConfigError: the replay would not fit into memory.
         """
-        self.spec = spec
+        self._spec = spec
         self._agent = agent
         self._config = config
-        self._batcher = batcher
-        self._counters = counters
+        self._progress = progress
         self._metrics = metrics
         self._device = device
         self._checkpoint_dir = checkpoint_dir
-        self._wall_s = wall_s
+        self._acting_state = acting_state
         self._on_finished = on_finished
         self._on_failure = on_failure
         self._save_due_at = time.monotonic() + config.learner.checkpoint_every_s
-        self._generator = torch.Generator(device).manual_seed(config.rng_seed)
 
         torch.manual_seed(config.rng_seed)
         network = agent.build_network().to(device)
         num_threads = num_train_threads(device, config.learner.train_threads)
         self._trainer = Trainer(agent, network, config.optimizer, metrics, num_threads)
-        self.experience = self._make_experience(checkpoint)
+        self._experience = self._make_experience(checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
         copies = [agent.build_network().to(device) for _ in range(3)]
-        self._weights = PublishedWeights(copies[0], copies[1])
-        self._weights.publish(network, counters.learner_steps)
+        self.weights = PublishedWeights(copies[0], copies[1])
+        self.weights.publish(network, progress.learner_steps)
         self._check = ZeroLagCheck(agent, copies[2], ZERO_LAG_CHECK_EVERY)
-        self._engine = InferenceEngine(
-            spec=spec,
-            agent=agent,
-            weights=self._weights,
-            emit=self.experience.put,
-            counters=counters,
-            metrics=metrics,
-            device=device,
-            generator=self._generator,
-        )
 
     def start(self) -> None:
         """Starts all threads."""
-        self.experience.start()
-        self._threads = [
-            # On cores that they share the trainer goes first, as it is what the others wait
-            # for: acting catches up while it waits for unrolls.
-            start_thread(
-                "inference", self._run_inference, self._on_failure, niceness=SHARED_CORE_NICENESS
-            ),
-            start_thread("trainer", self._run_trainer, self._on_failure),
-        ]
+        self._experience.start()
+        self._thread = start_thread("trainer", self._run, self._on_failure)
 
-    def close(self) -> None:
-        """Waits for all threads; the batcher must be closed already."""
-        self.experience.close()
-        for thread in self._threads:
-            thread.join()
+    def put(self, completed: Completed) -> None:
+        """Takes unrolls; may block, which pauses acting. Raises Stopped."""
+        self._experience.put(completed)
+
+    def report(self) -> dict[str, float]:
+        """Returns metrics of the moment; those of the window are in `metrics`."""
+        return self._experience.report()
+
+    def stop(self) -> None:
+        """Ends the threads; whoever waits in `put` is told."""
+        self._experience.close()
+        self._thread.join()
 
     def save(self) -> None:
         """Writes a checkpoint. Raises CheckpointError."""
-        state = self._trainer.state_dict() | {
-            "counters": self._counters.state_dict(),
-            "env_steps": self._counters.env_steps,
-            "wall_s": self._wall_s(),
-            "spec": unstructure(self.spec),
-            "rng": {
-                "torch": torch.get_rng_state(),
-                "inference": self._generator.get_state(),
-            },
-        }
+        acting = self._acting_state()
+        state = self._trainer.state_dict() | acting
+        state["rng"] = acting["rng"] | {"torch": torch.get_rng_state()}
         path = save_checkpoint(
             self._checkpoint_dir,
-            self._counters.learner_steps,
+            self._progress.learner_steps,
             self._trainer.network.state_dict(),
             state,
             keep=self._config.learner.keep_checkpoints,
-            replay=self.experience.checkpoint(),
+            replay=self._experience.checkpoint(),
         )
         _LOG.info("saved %s", path)
+
+    def close(self) -> None:
+        """Ends what is left after `stop`, or where nothing was started."""
+        self._trainer.close()
 
     def _make_experience(self, checkpoint: Checkpoint | None) -> Experience:
         config = self._config.agent
@@ -149,7 +146,7 @@ class Training:
         experience = ReplayedSequences(
             self._agent,
             config,
-            example=example_step(self.spec, self._agent, self._agent.build_network()),
+            example=example_step(self._spec, self._agent, self._agent.build_network()),
             num_slots=self._config.actor.envs_per_group * self._config.actor.num_groups,
             device=self._device,
             rng_seed=self._config.rng_seed,
@@ -171,7 +168,6 @@ class Training:
                 expected(str(checkpoint.path), "the network that these flags describe", error)
             ) from error
         torch.set_rng_state(checkpoint.state["rng"]["torch"])
-        self._generator.set_state(checkpoint.state["rng"]["inference"])
 
     def _save_if_due(self) -> None:
         if time.monotonic() < self._save_due_at:
@@ -183,16 +179,13 @@ class Training:
             _LOG.exception("no checkpoint this time")
         self._save_due_at = time.monotonic() + self._config.learner.checkpoint_every_s
 
-    def _run_inference(self) -> None:
-        run_inference(self._batcher, self._engine, self._metrics)
-
-    def _run_trainer(self) -> None:
+    def _run(self) -> None:
         run_training(
             trainer=self._trainer,
-            experience=self.experience,
-            weights=self._weights,
+            experience=self._experience,
+            weights=self.weights,
             check=self._check,
-            counters=self._counters,
+            progress=self._progress,
             total_env_steps=self._config.learner.total_env_steps,
             save_if_due=self._save_if_due,
             metrics=self._metrics,

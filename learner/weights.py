@@ -4,43 +4,100 @@ Two copies take turns. `publish` writes the idle one; `acquire` swaps it in betw
 two batches. So the optimiser never writes what a forward reads, and no forward
 mixes two versions. On a GPU both threads use the default stream, which keeps the
 copy behind the forwards that read the idle weights before it.
+
+Trainer and inference may be processes, each with an object of its own: then the
+copies and their marks are in memory that both share, and so is the lock.
 """
 
 import threading
+from multiprocessing.synchronize import Lock
+from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from learner.threads import Stopped
+
+# How often someone who waits for the lock sees whether there is still a point in it:
+# a process that was killed may have held it.
+_LOOK_UP_S = 1.0
+
+
+class WeightCopies(NamedTuple):
+    """What the sides share."""
+
+    networks: tuple[nn.Module, nn.Module]
+    versions: Tensor
+    """int64 [2]: which weights each copy holds; -1 for none."""
+    active: Tensor
+    """int64 scalar: the copy that inference acts with."""
 
 
 class PublishedWeights:
     """`publish` belongs to the trainer thread, `acquire` to the inference thread."""
 
-    def __init__(self, active: nn.Module, idle: nn.Module) -> None:
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
         """Takes two networks like the trained one, on the inference device."""
-        self._active = active.eval()
-        self._idle = idle.eval()
-        self._active_version = -1
-        self._idle_version = -1
-        self._lock = threading.Lock()
+        self.copies = WeightCopies(
+            (first.eval(), second.eval()),
+            versions=torch.full((2,), -1),
+            active=torch.zeros((), dtype=torch.int64),
+        )
+        self._lock: threading.Lock | Lock = threading.Lock()
+        self._closed = False
+
+    def share(self, lock: Lock) -> WeightCopies:
+        """Moves the copies to memory that processes share; returns them for `attach`."""
+        for network in self.copies.networks:
+            network.share_memory()
+        self.copies.versions.share_memory_()
+        self.copies.active.share_memory_()
+        self._lock = lock
+        return self.copies
+
+    @classmethod
+    def attach(cls, copies: WeightCopies, lock: Lock) -> "PublishedWeights":
+        """Returns the other process's view of what `share` returned there."""
+        weights = cls(*copies.networks)
+        weights.copies = copies
+        weights._lock = lock
+        return weights
 
     @torch.no_grad()
     def publish(self, network: nn.Module, version: int) -> None:
-        """Makes the weights of `network` those of the batches to come."""
-        with self._lock:
-            targets = [*self._idle.parameters(), *self._idle.buffers()]
+        """Makes the weights of `network` those of the batches to come. Raises Stopped."""
+        self._enter()
+        try:
+            idle = 1 - int(self.copies.active)
+            held = self.copies.networks[idle]
+            targets = [*held.parameters(), *held.buffers()]
             sources = [*network.parameters(), *network.buffers()]
             for target, source in zip(targets, sources, strict=True):
                 target.copy_(source, non_blocking=True)
-            self._idle_version = version
+            self.copies.versions[idle] = version
+        finally:
+            self._lock.release()
 
     def acquire(self) -> tuple[nn.Module, int]:
-        """Returns (network, version), the newest published.
+        """Returns (network, version), the newest published. Raises Stopped.
 
         The network stays untouched until the next `acquire`, by when the caller has
         finished with it.
         """
-        with self._lock:
-            if self._idle_version > self._active_version:
-                self._active, self._idle = self._idle, self._active
-                self._active_version = self._idle_version
-            return self._active, self._active_version
+        self._enter()
+        try:
+            versions = self.copies.versions.tolist()
+            active = max((0, 1), key=versions.__getitem__)
+            self.copies.active.fill_(active)
+        finally:
+            self._lock.release()
+        return self.copies.networks[active], versions[active]
+
+    def close(self) -> None:
+        """Lets nobody wait any more for a process that may be gone."""
+        self._closed = True
+
+    def _enter(self) -> None:
+        while not self._lock.acquire(timeout=_LOOK_UP_S):
+            if self._closed:
+                raise Stopped

@@ -191,6 +191,9 @@ class LearnerConfig:
     torch_threads: int = 0
     """Threads within one tensor operation on the CPU; 0: what is left of half of the
     cores by train_threads."""
+    train_in: Literal["auto", "thread", "process"] = "auto"
+    """Where training runs. "process": one of its own, so that Python's interpreter lock
+    does not make it wait for acting. "auto": that on a CPU, a thread on a GPU."""
     train_threads: int = 0
     """Threads that share the unrolls of one update, on the CPU; 0: half as many as there
     are cores, at most 4. Always 1 on a GPU."""

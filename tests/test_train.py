@@ -16,6 +16,7 @@ from learner.main import run_learner
 from learner.metrics import is_known
 from seed.args import TrainArgs, parse_preset
 from seed.local_actors import ActorProcesses
+from tests.support.exploding_trainer import explode, run_exploding_trainer
 
 TIMEOUT_S = 90.0
 # A run that would go on for hours.
@@ -55,6 +56,10 @@ class Process:
     def end(self, signal_number: int) -> int:
         """Sends a signal and returns the exit code."""
         self._process.send_signal(signal_number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Returns the exit code once the process has ended."""
         rest, _ = self._process.communicate(timeout=TIMEOUT_S)
         self.output += rest
         return self._process.returncode
@@ -227,18 +232,45 @@ def test_any_gymnasium_id_works_by_itself(tmp_path: Path) -> None:
     assert result["eval_episodes"] == len(result["returns"]) == 5
 
 
-def test_thread_that_raises_ends_the_process_with_its_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("train_in", ["thread", "process"])
+def test_trainer_that_raises_ends_the_run_with_its_traceback(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    train_in: str,
 ) -> None:
-    """An error in the trainer is printed and gives exit code 1; nothing hangs."""
-
-    def explode(*_: object) -> None:
-        raise RuntimeError("boom in the loss")
-
+    """Wherever it runs, its error is printed and gives exit code 1; nothing hangs."""
     monkeypatch.setattr(VTraceAgent, "loss", explode)
-    flags = ["cartpole-vtrace", "--run-dir", str(tmp_path / "run"), "--json", *ENDLESS]
-    preset, args = parse_preset(TrainArgs, "train", flags)
+    monkeypatch.setattr("learner.trainer_process.handle.run_trainer_process", run_exploding_trainer)
+    flags = ["--run-dir", str(tmp_path / "run"), "--json", "--train-in", train_in, *ENDLESS]
+    preset, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace", *flags])
     assert run_learner(preset, args, ActorProcesses(1)) == 1
     errors = capsys.readouterr().err
     assert "boom in the loss" in errors and "Traceback" in errors
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_trainer_process_that_is_killed_ends_the_run(
+    tmp_path: Path, processes: list[Process]
+) -> None:
+    """Out of memory, say: the run says so and ends with exit code 1, rather than hang."""
+    process = Process(
+        *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run", *ENDLESS),
+        *("--report-every-s", 0.5, "--checkpoint-every-s", 1),
+    )
+    processes.append(process)
+    pid = process.read_until(r"trainer is process (\d+)")[1]
+    process.read_until(r"saved .*checkpoints")
+    subprocess.run(["kill", "-9", pid], check=True)
+    process.read_until(r"the trainer process ended with code -9")
+    assert process.wait() == 1
+    assert load_checkpoint(tmp_path / "run" / "checkpoints").learner_step > 0
+
+
+def test_training_in_a_thread_saves_and_resumes(tmp_path: Path) -> None:
+    """As it does on a GPU; a run may change its mind when it is resumed."""
+    flags = ("train", "cartpole-vtrace", "--run-dir", tmp_path / "run", "--json")
+    for train_in, budget in (("thread", 5_000), ("process", 8_000), ("thread", 11_000)):
+        done = _run(*flags, "--train-in", train_in, "--total-env-steps", budget, "--resume")
+        assert done.returncode == 0, done.stderr
+        assert budget <= json.loads(done.stdout)["env_steps"] < budget + 3_000

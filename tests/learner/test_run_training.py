@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.counters import Counters
 from learner.experience import Batch
 from learner.fresh_unrolls import FreshUnrolls
+from learner.progress import Progress
 from learner.records import Unrolls
 from learner.trainer import run_training
 from learner.unrolls import Completed
@@ -36,7 +36,7 @@ class TrainingRun:
         self.agent = self.trainer.agent
         self.experience = RecordingUnrolls(2, queue_batches=4, sample_reuse=sample_reuse)
         self.weights = PublishedWeights(Slope(), Slope())
-        self.counters = Counters()
+        self.progress = Progress()
         self.check = ZeroLagCheck(self.agent, Slope(), every_steps=1)
         self.num_saves = 0
         self.env_steps_per_update = 0
@@ -50,7 +50,7 @@ class TrainingRun:
     def save_if_due(self) -> None:
         """Counts; inference, had it run, would have counted steps by now."""
         self.num_saves += 1
-        self.counters.add_env_steps(self.env_steps_per_update)
+        self.progress.env_steps += self.env_steps_per_update
 
     def run(self) -> None:
         """Trains until it returns."""
@@ -59,7 +59,7 @@ class TrainingRun:
             experience=self.experience,
             weights=self.weights,
             check=self.check,
-            counters=self.counters,
+            progress=self.progress,
             total_env_steps=self._total_env_steps,
             save_if_due=self.save_if_due,
             metrics=self.metrics,
@@ -74,7 +74,7 @@ def test_training_ends_when_the_env_steps_are_spent() -> None:
     for number in range(4):
         run.put(numbered_unrolls([2 * number, 2 * number + 1]))
     run.run()
-    assert run.counters.learner_steps == run.num_saves == 3
+    assert run.progress.learner_steps == run.num_saves == 3
     assert isinstance(run.agent, SlopeAgent)
     for number, unrolls in enumerate(run.agent.trained_on):
         assert_same(unrolls, numbered_unrolls([2 * number, 2 * number + 1]))
@@ -138,15 +138,15 @@ def test_training_ends_when_the_queue_closes() -> None:
     training = in_thread(run.run)
     run.experience.close()
     training.result(TIMEOUT_S)
-    assert run.counters.learner_steps == 0
+    assert run.progress.learner_steps == 0
 
 
 def test_complete_run_trains_no_more() -> None:
     """Resumed by mistake, it must not wait for a batch."""
     run = TrainingRun(total_env_steps=100)
-    run.counters.add_env_steps(100)
+    run.progress.env_steps = 100
     run.run()
-    assert run.counters.learner_steps == 0
+    assert run.progress.learner_steps == 0
 
 
 def test_zero_lag_deviation_is_reported() -> None:

@@ -1,11 +1,13 @@
 """Published weights: one version at a time, the newest, and never while being written."""
 
+import multiprocessing
 import threading
 
 import pytest
 import torch
 from torch import nn
 
+from learner.threads import Stopped
 from learner.weights import PublishedWeights
 from tests.learner.builders import TIMEOUT_S, in_thread
 
@@ -94,6 +96,33 @@ def test_publishing_leaves_the_trained_network_as_it_was() -> None:
     assert trained.training
     assert all(w.requires_grad and w.grad is not None for w in trained.weights)
     assert trained.numbers() == {1.0}
+
+
+def test_other_process_acquires_what_this_one_publishes() -> None:
+    """Both see the same copies, and which of them is acted with."""
+    lock = multiprocessing.get_context("spawn").Lock()
+    ours = PublishedWeights(Network(), Network())
+    theirs = PublishedWeights.attach(ours.share(lock), lock)
+    for version in (0, 1, 2):
+        ours.publish(Network(version), version)
+        acquired, seen = theirs.acquire()
+        assert seen == version
+        # Into the other copy, as this one is in use.
+        ours.publish(Network(99), version)
+        assert numbers_of(acquired) == {version}
+
+
+def test_nobody_waits_for_a_process_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was killed while it held the lock."""
+    monkeypatch.setattr("learner.weights._LOOK_UP_S", 0.01)
+    lock = multiprocessing.get_context("spawn").Lock()
+    ours = PublishedWeights(Network(), Network())
+    theirs = PublishedWeights.attach(ours.share(lock), lock)
+    lock.acquire()
+    waiting = in_thread(theirs.acquire)
+    theirs.close()
+    with pytest.raises(Stopped):
+        waiting.result(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("size", [2, 160])

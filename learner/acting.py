@@ -1,0 +1,87 @@
+"""The side of the learner that acts: inference on a thread of its own.
+
+Built once the environment's spec is known, beside `Training`, which it feeds and
+whose weights it acts with.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from learner.agents.base import Agent
+from learner.batcher import Batcher
+from learner.checkpoint import Checkpoint
+from learner.counters import Counters
+from learner.inference import InferenceEngine, run_inference
+from learner.metrics import Metrics
+from learner.threads import start_thread
+from learner.unrolls import Completed
+from learner.weights import PublishedWeights
+from seed.config import RunConfig
+from seed.priority import SHARED_CORE_NICENESS
+from seed.specs import EnvSpec
+
+
+class TrainingSide(Protocol):
+    """What acting needs of training, wherever that runs."""
+
+    weights: PublishedWeights
+
+    def put(self, completed: Completed) -> None:
+        """Takes unrolls; may block, which pauses acting. Raises Stopped."""
+        ...
+
+
+class Acting:
+    """Serves the batcher's batches from `start` until it and the training close."""
+
+    def __init__(
+        self,
+        *,
+        spec: EnvSpec,
+        agent: Agent,
+        config: RunConfig,
+        training: TrainingSide,
+        batcher: Batcher,
+        counters: Counters,
+        metrics: Metrics,
+        device: torch.device,
+        checkpoint: Checkpoint | None,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._batcher = batcher
+        self._metrics = metrics
+        self._on_failure = on_failure
+        self._generator = torch.Generator(device).manual_seed(config.rng_seed)
+        if checkpoint is not None:
+            self._generator.set_state(checkpoint.state["rng"]["inference"])
+        self._engine = InferenceEngine(
+            spec=spec,
+            agent=agent,
+            weights=training.weights,
+            emit=training.put,
+            counters=counters,
+            metrics=metrics,
+            device=device,
+            generator=self._generator,
+        )
+
+    def start(self) -> None:
+        """Starts the thread."""
+        # On cores that they share the trainer goes first, as it is what the others wait
+        # for: acting catches up while it waits for unrolls.
+        self._thread = start_thread(
+            "inference", self._run, self._on_failure, niceness=SHARED_CORE_NICENESS
+        )
+
+    def join(self) -> None:
+        """Waits for the thread; batcher and training must be closed already."""
+        self._thread.join()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps of it."""
+        return {"rng": {"inference": self._generator.get_state()}}
+
+    def _run(self) -> None:
+        run_inference(self._batcher, self._engine, self._metrics)

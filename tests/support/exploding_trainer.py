@@ -1,0 +1,18 @@
+"""A trainer process whose loss raises. Imported by the process that is spawned for it."""
+
+from pathlib import Path
+
+from learner.agents.vtrace import VTraceAgent
+from learner.trainer_process.main import Ends, run_trainer_process
+from seed.config import RunConfig
+
+
+def explode(*_: object) -> None:
+    """Stands in for a loss."""
+    raise RuntimeError("boom in the loss")
+
+
+def run_exploding_trainer(config: RunConfig, checkpoint_dir: Path, ends: Ends) -> None:
+    """Does what `run_trainer_process` does until the first update."""
+    VTraceAgent.loss = explode  # type: ignore[method-assign,assignment]
+    run_trainer_process(config, checkpoint_dir, ends)
