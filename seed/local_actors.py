@@ -94,12 +94,13 @@ class ActorProcesses:
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "actors", "--learner", self.address]
         with self._log_path(name).open("ab") as log:
-            # Own session: Ctrl-C reaches the learner, which then ends its actors in order.
+            # Own process group: Ctrl-C reaches the learner, which then ends its actors in order.
+            # Not a session: Linux shares the cores evenly among sessions, whatever their niceness.
             process = subprocess.Popen(
                 [*command, "--exit-with-parent", *self._flags[name]],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
-                start_new_session=True,
+                process_group=0,
             )
         let_others_go_first(process.pid, SHARED_CORE_NICENESS)
         _LOG.info("local %s is process %d", name, process.pid)
