@@ -12,10 +12,10 @@ SOURCES := seed actors learner tests tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check format protos protos-check pong bench smoke clean
+.PHONY: help setup train test check format protos protos-check pong pong-r2d2 bench smoke clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything installed.
 
@@ -54,6 +54,12 @@ protos-check: $(STAMP)
 pong: $(STAMP) ## Train Pong to the end and write docs/results/pong.json and its plot.
 	$(BIN)/seed train atari-vtrace-cpu --env-id ALE/Pong-v5 --run-dir runs/pong $(ARGS)
 	$(BIN)/python tools/results.py runs/pong --name pong --thresholds 0 15 18
+
+pong-r2d2: $(STAMP) ## Train Pong with R2D2 to the end and write docs/results/pong-r2d2.json and its plot.
+	$(BIN)/seed train atari-r2d2-cpu --env-id ALE/Pong-v5 --run-dir runs/pong-r2d2 $(ARGS)
+	$(BIN)/seed eval runs/pong-r2d2 --episodes 100 --json > runs/pong-r2d2/eval.json
+	$(BIN)/python tools/results.py runs/pong-r2d2 --name pong-r2d2 --thresholds 0 15 18 \
+		--evaluation runs/pong-r2d2/eval.json
 
 bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against them.
 	$(BIN)/seed bench $(ARGS)

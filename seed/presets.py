@@ -132,6 +132,36 @@ _ATARI_R2D2 = RunConfig(
     learner=LearnerConfig(total_env_steps=50_000_000),
 )
 
+# Short sequences and small batches, for many updates in few env steps; each trained on
+# two or three times, which keeps one core training while the other acts. The ladder of
+# epsilons ends at .004, and the target network follows within some 13,000 env steps.
+_ATARI_R2D2_CPU = dataclasses.replace(
+    _ATARI_R2D2,
+    env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
+    network=NetworkConfig(
+        torso="impala_shallow", lstm_size=128, frame_stack=4, center_images=True, see_last_step=True
+    ),
+    agent=R2D2Config(
+        sequence_length=20,
+        burn_in=4,
+        batch_size=8,
+        discount_factor=0.99,
+        target_update_every=200,
+        exploration_exponent=5.0,
+        head_size=128,
+        replay=ReplayConfig(replay_capacity=10_000, replay_min_size=1_000, samples_per_insert=2.5),
+    ),
+    optimizer=OptimizerConfig(
+        optimizer="adam",
+        learning_rate=5e-4,
+        momentum=0.9,
+        optimizer_decay=0.999,
+        epsilon=1e-5,
+        max_grad_norm=40.0,
+    ),
+    learner=LearnerConfig(total_env_steps=3_000_000),
+)
+
 PRESETS: dict[str, Preset] = {
     "catch-vtrace": Preset("Catch, 10 x 5 pixels, with V-trace: seconds.", _CATCH_VTRACE),
     "cartpole-vtrace": Preset("CartPole-v1 with V-trace: a minute on a laptop.", _CARTPOLE_VTRACE),
@@ -145,6 +175,10 @@ PRESETS: dict[str, Preset] = {
     "cartpole-r2d2": Preset("CartPole-v1 with R2D2: minutes on a laptop.", _CARTPOLE_R2D2),
     "memory-r2d2": Preset(
         "Recall, which needs memory, with R2D2: a minute on a laptop.", _MEMORY_R2D2
+    ),
+    "atari-r2d2-cpu": Preset(
+        "Atari with R2D2 and IMPALA's shallow network, sized for a few CPU cores.",
+        _ATARI_R2D2_CPU,
     ),
     "atari-r2d2": Preset("Atari with R2D2: the published recipe, for a GPU.", _ATARI_R2D2),
 }

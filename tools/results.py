@@ -2,8 +2,9 @@
 
     python tools/results.py runs/pong --name pong --thresholds 0 15 18
 
-Reads the run's metrics.jsonl and config.yaml, nothing else, so that anyone can
-make the same from the same run. Field names are those of the project's design.
+Reads the run's metrics.jsonl and config.yaml, and what `seed eval --json` said of it
+if given, so that anyone can make the same from the same run. Field names are those
+of the project's design.
 """
 
 import argparse
@@ -99,6 +100,15 @@ def summarise(run: Path, reports: list[Report], thresholds: list[float]) -> dict
     }
 
 
+def read_evaluation(path: Path) -> dict[str, Any]:
+    """Returns what `seed eval --json` printed, without the single returns."""
+    try:
+        evaluation = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(expected(str(path), "what seed eval --json prints", error)) from error
+    return {name: evaluation[name] for name in ("eval_return_mean", "eval_episodes")}
+
+
 def describe_hardware() -> str:
     """Returns processor model, usable cores and memory of this machine."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -157,6 +167,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="name of the files to write")
     parser.add_argument("--out", type=Path, default=Path("docs/results"), help="where to write")
     parser.add_argument(
+        "--evaluation", type=Path, help="file with what seed eval --json printed of the run"
+    )
+    parser.add_argument(
         "--command", help="what made the run; by default the command that last trained it"
     )
     parser.add_argument(
@@ -176,6 +189,8 @@ def main(arguments: list[str]) -> int:
         reports = read_reports(options.run / "metrics.jsonl")
         summary = summarise(options.run, reports, options.thresholds)
         summary["command"] = options.command or summary["command"]
+        if options.evaluation is not None:
+            summary |= read_evaluation(options.evaluation)
     except SeedError as error:
         print(error, file=sys.stderr)
         return 1

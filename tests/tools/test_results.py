@@ -69,3 +69,17 @@ def test_a_run_without_reports_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     """The user sees which file is missing, not a traceback."""
     assert main([str(tmp_path), "--name", "x"]) == 1
     assert "metrics.jsonl: expected a readable file" in capsys.readouterr().err
+
+
+def test_evidence_takes_in_an_evaluation(tmp_path: Path) -> None:
+    """What `seed eval --json` printed; one that is torn is refused by its name."""
+    run = write_run(tmp_path, [make_report(1000, 15.0)])
+    evaluation = tmp_path / "eval.json"
+    arguments = [str(run), "--name", "x", "--out", str(tmp_path), "--evaluation", str(evaluation)]
+    evaluation.write_text('{"eval_return_mean": 17.5, "eval_episodes": 2, "returns": [17, 18]}')
+    assert main(arguments) == 0
+    summary = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
+    assert (summary["eval_return_mean"], summary["eval_episodes"]) == (17.5, 2)
+    assert "returns" not in summary
+    evaluation.write_text('{"eval_return_mean": 17')
+    assert main(arguments) == 1
