@@ -133,8 +133,9 @@ _ATARI_R2D2 = RunConfig(
 )
 
 # Short sequences and small batches, for many updates in few env steps; each trained on
-# two or three times, which keeps one core training while the other acts. The ladder of
-# epsilons ends at .004, and the target network follows within some 13,000 env steps.
+# one and a half times, which keeps one core training while the other acts: more often
+# would not be more updates a second. The ladder of epsilons ends at .004, and the target
+# network follows within some 20,000 env steps.
 _ATARI_R2D2_CPU = dataclasses.replace(
     _ATARI_R2D2,
     env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
@@ -149,7 +150,7 @@ _ATARI_R2D2_CPU = dataclasses.replace(
         target_update_every=200,
         exploration_exponent=5.0,
         head_size=128,
-        replay=ReplayConfig(replay_capacity=10_000, replay_min_size=1_000, samples_per_insert=2.5),
+        replay=ReplayConfig(replay_capacity=10_000, replay_min_size=1_000, samples_per_insert=1.5),
     ),
     optimizer=OptimizerConfig(
         optimizer="adam",
@@ -159,7 +160,7 @@ _ATARI_R2D2_CPU = dataclasses.replace(
         epsilon=1e-5,
         max_grad_norm=40.0,
     ),
-    learner=LearnerConfig(total_env_steps=3_000_000),
+    learner=LearnerConfig(total_env_steps=4_000_000),
 )
 
 PRESETS: dict[str, Preset] = {
