@@ -1,8 +1,8 @@
-"""The gradient of one batch, on several threads where the device is the CPU.
+"""The gradient of one batch, in parts and on several threads where the device is the CPU.
 
 Small convolutions do not split well over threads inside one operation, but a batch
 splits perfectly: each thread takes some of the unrolls through the whole of forward
-and backward pass. Used by the trainer thread.
+and backward pass, and no more at once than its caches hold. Used by the trainer thread.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +13,10 @@ from torch import Tensor, nn
 
 from learner.agents.base import Agent, LossOutput
 from learner.records import Unrolls, select_unrolls
+
+# Rows that a CPU takes through forward and backward pass at once. Shallow network on Atari,
+# us a transition by unrolls of 21 rows: 317 (2), 276 (4), 254 (8), 246 (16), 327 (32).
+MAX_ROWS_ON_CPU = 350
 
 
 class _Part(NamedTuple):
@@ -55,15 +59,16 @@ class Gradients:
           The loss's metrics, and the unrolls' priorities, float32 [B], if it gives any.
         """
         num_valid = self._agent.num_valid(unrolls)
-        parts = _split(unrolls, importance_weights, len(self._networks))
-        networks = self._networks[: len(parts)]
-        # The caller's thread takes the first part, and by itself the only one.
+        shares = _split(_Part(unrolls, importance_weights), len(self._networks))
+        networks = self._networks[: len(shares)]
+        # The caller's thread takes the first share, and by itself the only one.
         others = [
-            self._pool.submit(self._backward, network, part, num_valid, progress)
-            for network, part in zip(networks[1:], parts[1:], strict=True)
+            self._pool.submit(self._backward, network, share, num_valid, progress)
+            for network, share in zip(networks[1:], shares[1:], strict=True)
         ]
-        results = [self._backward(networks[0], parts[0], num_valid, progress)]
-        results += [other.result() for other in others]
+        results = self._backward(networks[0], shares[0], num_valid, progress)
+        for other in others:
+            results += other.result()
         for replica in networks[1:]:
             _add_gradients(self._networks[0], replica)
         metrics = {name: _sum([r.metrics[name] for r in results]) for name in results[0].metrics}
@@ -75,9 +80,18 @@ class Gradients:
         self._pool.shutdown()
 
     def _backward(
+        self, network: nn.Module, share: _Part, num_valid: Tensor, progress: float
+    ) -> list[LossOutput]:
+        """Sets the gradients of one thread's share; returns what its parts gave, in order."""
+        network.zero_grad(set_to_none=True)
+        return [
+            self._add_backward(network, part, num_valid, progress)
+            for part in _split(share, _num_parts(share.unrolls))
+        ]
+
+    def _add_backward(
         self, network: nn.Module, part: _Part, num_valid: Tensor, progress: float
     ) -> LossOutput:
-        network.zero_grad(set_to_none=True)
         output = self._agent.loss(
             network, part.unrolls, num_valid, part.importance_weights, progress
         )
@@ -107,15 +121,21 @@ def _add_gradients(network: nn.Module, replica: nn.Module) -> None:
             mine.grad += theirs.grad
 
 
-def _split(unrolls: Unrolls, importance_weights: Tensor | None, num_parts: int) -> list[_Part]:
+def _num_parts(unrolls: Unrolls) -> int:
+    if unrolls.actions.is_cuda:
+        return 1
+    return -(-unrolls.actions.numel() // MAX_ROWS_ON_CPU)
+
+
+def _split(whole: _Part, num_parts: int) -> list[_Part]:
     """Returns at most `num_parts` parts whose sizes differ by at most one."""
-    num_unrolls = unrolls.num_unrolls
+    num_unrolls, weights = whole.unrolls.num_unrolls, whole.importance_weights
     num_parts = min(num_parts, num_unrolls)
     bounds = [num_unrolls * part // num_parts for part in range(num_parts + 1)]
     return [
         _Part(
-            select_unrolls(unrolls, start, stop),
-            None if importance_weights is None else importance_weights[start:stop],
+            select_unrolls(whole.unrolls, start, stop),
+            None if weights is None else weights[start:stop],
         )
         for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
     ]

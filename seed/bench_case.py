@@ -22,7 +22,7 @@ from seed.errors import SeedError
 
 _ONE_PASS = (
     *("--sample-reuse", "1", "--batch-size", "32", "--queue-batches", "1"),
-    *("--envs-per-group", "64"),
+    *("--envs-per-group", "64", "--num-actors", "2"),
 )
 
 # End-to-end cases: name -> command line of `seed train`.

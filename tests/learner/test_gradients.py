@@ -1,9 +1,12 @@
-"""One gradient, however many threads share the batch."""
+"""One gradient, however many threads share the batch, in however many parts."""
+
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from learner.agents.base import LossOutput
 from learner.agents.vtrace import VTraceAgent
 from learner.gradients import Gradients
 from learner.records import Unrolls
@@ -41,9 +44,13 @@ def gradients_of(network: nn.Module) -> dict[str, torch.Tensor]:
     return {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.parametrize("max_rows", [10, 1000])
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 8])
-def test_threads_together_give_the_gradient_of_the_batch(num_threads: int) -> None:
-    """And its metrics; also with more threads than unrolls."""
+def test_parts_together_give_the_gradient_of_the_batch(
+    num_threads: int, max_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its metrics; also with more threads than unrolls, and several parts to a thread."""
+    monkeypatch.setattr("learner.gradients.MAX_ROWS_ON_CPU", max_rows)
     agent = make_agent()
     network, unrolls = with_random_weights(agent.build_network()), unrolls_for(agent)
     agent.update_statistics(network, unrolls)
@@ -120,3 +127,41 @@ def test_failure_on_any_thread_is_raised() -> None:
     unrolls.actions[0, -1] = 99
     with pytest.raises((IndexError, RuntimeError)):
         Gradients(agent, network, 3).compute(unrolls)
+
+
+@pytest.mark.parametrize(("max_rows", "sizes"), [(1000, [3, 2]), (10, [2, 1, 2]), (1, [1] * 5)])
+def test_no_part_is_larger_than_the_caches_hold(
+    max_rows: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two threads splits its own share; one unroll is the least there is."""
+    monkeypatch.setattr("learner.gradients.MAX_ROWS_ON_CPU", max_rows)
+    agent = make_agent()
+    network = with_random_weights(agent.build_network())
+    seen: list[int] = []
+    loss = agent.loss
+
+    def watched(network: nn.Module, unrolls: Unrolls, *args: Any) -> LossOutput:
+        seen.append(unrolls.num_unrolls)
+        return loss(network, unrolls, *args)
+
+    monkeypatch.setattr(agent, "loss", watched)
+    Gradients(agent, network, 2).compute(unrolls_for(agent))
+    assert sorted(seen) == sorted(sizes)
+
+
+def test_priorities_stay_in_the_order_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it was split: they are told to replay by place."""
+    monkeypatch.setattr("learner.gradients.MAX_ROWS_ON_CPU", 10)
+    agent = make_agent()
+    network = with_random_weights(agent.build_network())
+    loss = agent.loss
+
+    def with_priorities(network: nn.Module, unrolls: Unrolls, *args: Any) -> LossOutput:
+        priorities = unrolls.policy_versions[0].float()
+        return loss(network, unrolls, *args)._replace(priorities=priorities)
+
+    monkeypatch.setattr(agent, "loss", with_priorities)
+    unrolls = unrolls_for(agent)
+    _, priorities = Gradients(agent, network, 2).compute(unrolls)
+    assert priorities is not None
+    assert torch.equal(priorities, unrolls.policy_versions[0].float())
