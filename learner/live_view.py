@@ -16,6 +16,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from seed.verdict import verdict
+
 # Bars longer than this say nothing more, and the legend beside them needs the room.
 _TIME_BAR_WIDTH = 16
 _SMALLEST_SHARE_IN_LEGEND = 0.02
@@ -94,6 +96,9 @@ class LiveView:
         time_table = _time_table(report)
         if time_table is not None:
             body += [Text(), time_table]
+        limit = verdict(report)
+        if limit is not None:
+            body += [Text(), Text(limit)]
         body += [Text(), Text(message, style="dim", no_wrap=True, overflow="ellipsis")]
         title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
         return Panel(

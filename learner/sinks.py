@@ -12,6 +12,8 @@ from typing import Protocol
 
 from torch.utils.tensorboard.writer import SummaryWriter
 
+from seed.verdict import verdict
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -71,14 +73,19 @@ class TensorBoardSink:
 
 
 class LogSink:
-    """One readable line a report, for runs without a terminal."""
+    """One readable line a report, for runs without a terminal; what limits it when that changes."""
 
     def __init__(self, total_env_steps: int) -> None:
         """Reports progress towards `total_env_steps`."""
         self._total_env_steps = total_env_steps
+        self._limit = ""
 
     def write(self, step: int, report: dict[str, float]) -> None:
         _LOG.info("%s", format_report(step, self._total_env_steps, report))
+        told = verdict(report)
+        if told is not None and (limit := told.partition(":")[0]) != self._limit:
+            self._limit = limit
+            _LOG.info("%s", told)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -127,4 +127,5 @@ def _render_case(name: str, case: dict[str, Any]) -> list[str]:
         f"  end to end        {case['env_steps_per_s']:,.0f} env steps/s"
         f" = {case['fraction_of_optimum']:.2f} of it (rounds: {rounds})",
         f"  time: {shares}",
+        f"  {case['verdict']}",
     ]

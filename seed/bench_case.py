@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from seed.config_file import env_settings_to_json, load_config
 from seed.errors import SeedError
+from seed.verdict import verdict
 
 _ONE_PASS = (
     *("--sample-reuse", "1", "--batch-size", "32", "--queue-batches", "1"),
@@ -56,6 +57,8 @@ class Run(NamedTuple):
     """Environments in a forward pass, rounded mean."""
     time_shares: dict[str, float]
     """Metric name -> share of the last report, for `time/*_share`."""
+    verdict: str
+    """What limits it."""
 
 
 PARTS = ("env", "forward", "train")
@@ -93,6 +96,7 @@ def measure_case(name: str, *, rounds: int, seconds: float, part_seconds: float)
         "batch_size_mean": middle.run.batch_size,
         **{f"{part}_s_per_step": middle.parts[part] for part in PARTS},
         "time_shares": middle.run.time_shares,
+        "verdict": middle.run.verdict,
     }
 
 
@@ -139,6 +143,7 @@ def _measure_run(command: Sequence[str], run_dir: Path, seconds: float) -> Run:
         env_steps_per_s=steps / (last["wall_s"] - first["wall_s"]),
         batch_size=round(last["inference/batch_size_mean"]),
         time_shares={k: v for k, v in last.items() if k.startswith("time/")},
+        verdict=verdict(last) or "nothing was trained in the last second",
     )
 
 

@@ -34,6 +34,7 @@ def test_bench_reports_every_part_and_the_fraction() -> None:
     assert replay["insert_s_per_sequence"] > 0 and replay["sample_s_per_sequence"] > 0
     # 80 frames, the 3 before them, the state of an LSTM of 512, and small change.
     assert 83 * 84 * 84 < replay["bytes_per_sequence"] < 83 * 84 * 84 * 1.1
+    assert "-bound: " in case["verdict"]
     text = render(results)
     assert "catch: seed train catch-vtrace" in text
     assert f"= {case['fraction_of_optimum']:.2f} of it" in text

@@ -112,6 +112,21 @@ def test_log_line_is_readable_and_holds_what_was_reported(
     ]
 
 
+def test_log_says_what_limits_the_run_when_that_changes(caplog: pytest.LogCaptureFixture) -> None:
+    """Not in every report: its numbers wander."""
+    sink = LogSink(100)
+    waits = [(0.02, 0.5), (0.04, 0.4), (0.6, 0.5)]
+    with caplog.at_level(logging.INFO):
+        for trainer, acting in waits:
+            shares = {"time/trainer_wait_share": trainer, "time/inference_wait_share": acting}
+            sink.write(1, shares | {"policy/lag_mean": 1.0})
+    told = [message for message in caplog.messages if "-bound: " in message]
+    assert [message.partition(":")[0] for message in told] == [
+        "training-bound",
+        "environment-bound",
+    ]
+
+
 def make_view(width: int = 80) -> tuple[LiveView, Callable[[], str]]:
     """Returns a view on a terminal of `width` columns, and how to see what it shows."""
     screen = Console(file=io.StringIO(), force_terminal=True, width=width)
