@@ -15,6 +15,7 @@ from learner.checkpoint import Checkpoint
 from learner.counters import Counters
 from learner.inference import InferenceEngine, run_inference
 from learner.metrics import Metrics
+from learner.ranks import Ranks
 from learner.threads import start_thread
 from learner.unrolls import Completed
 from learner.weights import PublishedWeights
@@ -45,6 +46,7 @@ class Acting:
         training: TrainingSide,
         batcher: Batcher,
         counters: Counters,
+        ranks: Ranks,
         metrics: Metrics,
         device: torch.device,
         checkpoint: Checkpoint | None,
@@ -53,8 +55,10 @@ class Acting:
         self._batcher = batcher
         self._metrics = metrics
         self._on_failure = on_failure
-        self._generator = torch.Generator(device).manual_seed(config.rng_seed)
-        if checkpoint is not None:
+        # Behind all seeds that a run can have.
+        rng_seed = config.rng_seed + (ranks.rank << 31)
+        self._generator = torch.Generator(device).manual_seed(rng_seed)
+        if checkpoint is not None and ranks.is_first:
             self._generator.set_state(checkpoint.state["rng"]["inference"])
         self._engine = InferenceEngine(
             spec=spec,
@@ -65,6 +69,7 @@ class Acting:
             metrics=metrics,
             device=device,
             generator=self._generator,
+            ranks=ranks,
         )
 
     def start(self) -> None:

@@ -21,9 +21,11 @@ RETURN_WINDOW = 100
 class Counters:
     """Thread-safe totals of a run."""
 
-    def __init__(self, progress: Progress | None = None) -> None:
-        """`progress` is what the trainer sees of the totals."""
-        self.progress = progress or Progress()
+    def __init__(self, rank: int = 0) -> None:
+        """`rank` is that of this learner among those that train together."""
+        self.progress = Progress()
+        """What the trainer sees of the totals."""
+        self._rank = rank
         self._lock = threading.Lock()
         self._totals = Totals()
         self._recent_returns: deque[float] = deque(maxlen=RETURN_WINDOW)
@@ -42,7 +44,7 @@ class Counters:
 
     def add_env_steps(self, count: int) -> None:
         """Counts actions applied; for the inference thread alone."""
-        self.progress.env_steps += count
+        self.progress.own_env_steps += count
 
     def add_episode(self, episode: Episode, *, is_eval: bool) -> None:
         """Counts a full game."""
@@ -58,7 +60,8 @@ class Counters:
         """Returns a seed that no other actor of this run gets, also after a restart."""
         with self._lock:
             self._totals.actor_seeds += 1
-            sequence = np.random.SeedSequence([rng_seed, self._totals.actor_seeds])
+            place = (self._rank,) if self._rank else ()
+            sequence = np.random.SeedSequence([rng_seed, self._totals.actor_seeds], spawn_key=place)
         return int(sequence.generate_state(1, np.uint32)[0])
 
     def report(self) -> dict[str, float]:
@@ -93,13 +96,19 @@ class Counters:
             }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` returned."""
-        with self._lock:
-            names = [field.name for field in dataclasses.fields(Totals)]
-            self._totals = Totals(**{name: state[name] for name in names})
-            self._recent_returns.extend(state["recent_returns"])
-        self.progress.env_steps = state["env_steps"]
+        """Goes on from what `state_dict` returned, which the first rank saved.
+
+        What all ranks did until then counts as done by the first.
+        """
         self.progress.learner_steps = state["learner_steps"]
+        with self._lock:
+            self._totals.actor_seeds = state["actor_seeds"]
+            if self._rank:
+                self.progress.others_env_steps = state["env_steps"]
+                return
+            self.progress.own_env_steps = state["env_steps"]
+            self._totals.episodes = state["episodes"]
+            self._recent_returns.extend(state["recent_returns"])
 
 
 @dataclasses.dataclass

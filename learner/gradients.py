@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from learner.agents.base import Agent, LossOutput
+from learner.ranks import Ranks
 from learner.records import Unrolls, select_unrolls
 
 # Rows that a CPU takes through forward and backward pass at once. Shallow network on Atari,
@@ -29,8 +30,12 @@ class _Part(NamedTuple):
 class Gradients:
     """Computes gradients of a network's parameters, which it shares with replicas."""
 
-    def __init__(self, agent: Agent, network: nn.Module, num_threads: int) -> None:
+    def __init__(
+        self, agent: Agent, network: nn.Module, num_threads: int, ranks: Ranks | None = None
+    ) -> None:
+        """`num_threads` share this rank's part of each batch."""
         self._agent = agent
+        self._ranks = ranks or Ranks()
         self._networks = [network]
         for _ in range(num_threads - 1):
             self._networks.append(_sharing_replica(agent, network))
@@ -51,14 +56,16 @@ class Gradients:
         """Sets the gradients of the network's parameters.
 
         Args:
-          unrolls: the whole batch, [T + 1, B].
+          unrolls: the whole batch, or this rank's share of it, [T + 1, B].
           importance_weights: float32 [B], if the loss takes any.
           progress: how much of the run is done, in [0, 1].
 
         Returns:
-          The loss's metrics, and the unrolls' priorities, float32 [B], if it gives any.
+          The loss's metrics, those of the whole batch; and the priorities of the given
+          unrolls, float32 [B], if it gives any.
         """
         num_valid = self._agent.num_valid(unrolls)
+        self._ranks.sum([num_valid])
         shares = _split(_Part(unrolls, importance_weights), len(self._networks))
         networks = self._networks[: len(shares)]
         # The caller's thread takes the first share, and by itself the only one.
@@ -72,6 +79,7 @@ class Gradients:
         for replica in networks[1:]:
             _add_gradients(self._networks[0], replica)
         metrics = {name: _sum([r.metrics[name] for r in results]) for name in results[0].metrics}
+        self._ranks.sum([*_gradients_of(self._networks[0]), *metrics.values()])
         priorities = [r.priorities for r in results if r.priorities is not None]
         return metrics, torch.cat(priorities) if priorities else None
 
@@ -119,6 +127,10 @@ def _add_gradients(network: nn.Module, replica: nn.Module) -> None:
         if theirs.grad is not None:
             assert mine.grad is not None, "both saw the same graph"
             mine.grad += theirs.grad
+
+
+def _gradients_of(network: nn.Module) -> list[Tensor]:
+    return [p.grad for p in network.parameters() if p.grad is not None]
 
 
 def _num_parts(unrolls: Unrolls) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from learner.agents.base import ActOutput, Agent
 from learner.batcher import Batcher, Request
 from learner.metrics import Metrics, ThreadClock
+from learner.ranks import Ranks
 from learner.records import Rows, State, Unrolls, index_unrolls
 from learner.slots import SlotStates
 from learner.threads import Stopped
@@ -65,8 +66,10 @@ class InferenceEngine:
         metrics: Metrics,
         device: torch.device,
         generator: torch.Generator,
+        ranks: Ranks | None = None,
     ) -> None:
         """`emit` takes completed unrolls and may block, which pauses acting."""
+        self._ranks = ranks or Ranks()
         self._agent = agent
         self._weights = weights
         self._emit = emit
@@ -95,7 +98,8 @@ class InferenceEngine:
                 network,
                 rows,
                 state,
-                slots=on_device,
+                # Other ranks' slots lie in between: what differs by slot differs among all.
+                slots=on_device * self._ranks.size + self._ranks.rank,
                 generator=self._generator,
                 greedy=greedy,
             )

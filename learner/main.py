@@ -11,18 +11,21 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from learner.checkpoint import Checkpoint, load_checkpoint
 from learner.live_view import LiveView
+from learner.rank_reports import RankReports
+from learner.ranks import Ranks
 from learner.runtime import Learner
 from learner.server import check_listen_addresses
-from learner.setup import LocalActors, StopRequest, set_up_torch
+from learner.setup import LocalActors, StopRequest, device_of, set_up_torch
 from learner.sinks import JsonlSink, LogSink, Sink, TensorBoardSink
 from seed.args import LearnerArgs
 from seed.config_file import dump_config
 from seed.errors import SeedError
+from seed.torchrun import Place, local_address, place_from_environment
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,33 +44,46 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     """
     stop = StopRequest()
     assert args.run_dir is not None, "parse_preset sets it"
-    check_listen_addresses(
-        args.listen + ((actors.address,) if actors else ()), insecure=args.insecure
-    )
+    place = place_from_environment()
+    addresses = tuple(local_address(address, place) for address in args.listen)
+    if actors is not None:
+        addresses += (actors.address,)
+    check_listen_addresses(addresses, insecure=args.insecure)
     config = args.config.learner
     device = set_up_torch(
-        config.device, torch_threads=config.torch_threads, train_threads=config.train_threads
+        device_of(place, config.device),
+        torch_threads=config.torch_threads,
+        train_threads=config.train_threads,
     )
     checkpoint = _find_checkpoint(args)
     args.run_dir.mkdir(parents=True, exist_ok=True)
-    dump_config(args.config, args.run_dir / "config.yaml", name=preset)
-    with _sinks(preset, args, checkpoint) as sinks:
-        learner = Learner(args.config, run_dir=args.run_dir, device=device, checkpoint=checkpoint)
+    if not place.rank:
+        dump_config(args.config, args.run_dir / "config.yaml", name=preset)
+    merge = RankReports(place).merge
+    with _sinks(args, checkpoint, place) as sinks:
+        learner = Learner(
+            args.config,
+            run_dir=args.run_dir,
+            device=device,
+            checkpoint=checkpoint,
+            ranks=Ranks(place),
+        )
         try:
-            _serve(learner, args, actors, sinks, stop)
+            _LOG.info("run directory %s", args.run_dir)
+            _serve(learner, addresses, actors, lambda: _report(learner, merge, sinks), stop)
         finally:
             if actors is not None:
                 actors.close()
             learner.close()
-            final = _report(learner, sinks)
+            final = _report(learner, merge, sinks)
     if learner.failure is not None:
         if isinstance(learner.failure, SeedError):
             raise learner.failure
         traceback.print_exception(learner.failure)
         return 1
-    if args.json:
+    if args.json and not place.rank:
         print(json.dumps(final | {"run_dir": os.fspath(args.run_dir)}))
-    else:
+    elif not place.rank:
         print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
     return 0
 
@@ -81,24 +97,28 @@ def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
 
 
 @contextlib.contextmanager
-def _sinks(preset: str, args: LearnerArgs, checkpoint: Checkpoint | None) -> Iterator[list[Sink]]:
-    """Opens what reports go to, and sends the log where it does not disturb the view."""
+def _sinks(args: LearnerArgs, checkpoint: Checkpoint | None, place: Place) -> Iterator[list[Sink]]:
+    """Opens what reports go to, and sends the log where it does not disturb the view.
+
+    Of learners that train together the first has the reports of all.
+    """
     assert args.run_dir is not None
     run_dir: Path = args.run_dir
     total = args.config.learner.total_env_steps
     resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
-    sinks: list[Sink] = [
-        JsonlSink(run_dir / "metrics.jsonl"),
-        TensorBoardSink(run_dir, resumed_at=resumed_at),
-    ]
+    sinks: list[Sink] = []
+    if not place.rank:
+        sinks.append(JsonlSink(run_dir / "metrics.jsonl"))
+        sinks.append(TensorBoardSink(run_dir, resumed_at=resumed_at))
     handler: logging.Handler = logging.StreamHandler()
-    if sys.stdout.isatty() and not args.json:
+    if place.size == 1 and sys.stdout.isatty() and not args.json:
         view = LiveView(f"{run_dir.name} on {args.config.env.env_id}", total)
         handler = view.log_handler()
         sinks.append(view)
-    else:
+    elif not place.rank:
         sinks.append(LogSink(total))
-    handler.setFormatter(logging.Formatter("%(asctime)s learner: %(message)s"))
+    name = "learner" if place.size == 1 else f"learner {place.rank}"
+    handler.setFormatter(logging.Formatter(f"%(asctime)s {name}: %(message)s"))
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.addHandler(handler)
@@ -112,17 +132,15 @@ def _sinks(preset: str, args: LearnerArgs, checkpoint: Checkpoint | None) -> Ite
 
 def _serve(
     learner: Learner,
-    args: LearnerArgs,
+    addresses: tuple[str, ...],
     actors: LocalActors | None,
-    sinks: list[Sink],
+    report: Callable[[], object],
     stop: StopRequest,
 ) -> None:
     """Reports and looks after the actors until the learner has finished."""
-    addresses = args.listen + ((actors.address,) if actors else ())
-    _LOG.info("run directory %s", args.run_dir)
     if learner.counters.env_steps:
         steps = learner.counters.env_steps
-        _LOG.info("resuming %s at %s env steps", args.run_dir, f"{steps:,}")
+        _LOG.info("resuming %s at %s env steps", learner.run_dir, f"{steps:,}")
     _LOG.info("listening on %s", ", ".join(learner.start(addresses)))
     if actors is not None:
         actors.start()
@@ -134,13 +152,15 @@ def _serve(
         if actors is not None:
             actors.check()
         now = time.monotonic()
-        if now - reported_at >= args.config.learner.report_every_s:
-            _report(learner, sinks)
+        if now - reported_at >= learner.config.learner.report_every_s:
+            report()
             reported_at = now
 
 
-def _report(learner: Learner, sinks: list[Sink]) -> dict[str, float]:
-    report = learner.report()
+def _report(
+    learner: Learner, merge: Callable[[dict[str, float]], dict[str, float]], sinks: list[Sink]
+) -> dict[str, float]:
+    report = merge(learner.report())
     for sink in sinks:
         sink.write(int(report["env_steps"]), report)
     return report

@@ -1,6 +1,6 @@
 """How far a run has come, in memory that the learner's processes share.
 
-Env steps are written by the inference thread, learner steps by the trainer; anyone
+Own env steps are written by the inference thread, the rest by the trainer; anyone
 reads. One writer each, so there is nothing to lock.
 """
 
@@ -8,25 +8,39 @@ import torch
 
 
 class Progress:
-    """Two totals since the start of the run, restarts included."""
+    """Totals since the start of the run, restarts included."""
 
     def __init__(self) -> None:
-        self._totals = torch.zeros(2, dtype=torch.int64).share_memory_()
+        self._totals = torch.zeros(3, dtype=torch.int64).share_memory_()
 
     @property
     def env_steps(self) -> int:
-        """Actions applied by training actors."""
+        """Actions applied by training actors, of all ranks."""
+        return int(self._totals[:2].sum())
+
+    @property
+    def own_env_steps(self) -> int:
+        """Those that this rank served."""
         return int(self._totals[0])
 
-    @env_steps.setter
-    def env_steps(self, count: int) -> None:
+    @own_env_steps.setter
+    def own_env_steps(self, count: int) -> None:
         self._totals[0] = count
+
+    @property
+    def others_env_steps(self) -> int:
+        """Those of the other ranks, as of the latest update."""
+        return int(self._totals[1])
+
+    @others_env_steps.setter
+    def others_env_steps(self, count: int) -> None:
+        self._totals[1] = count
 
     @property
     def learner_steps(self) -> int:
         """Optimiser updates."""
-        return int(self._totals[1])
+        return int(self._totals[2])
 
     @learner_steps.setter
     def learner_steps(self, count: int) -> None:
-        self._totals[1] = count
+        self._totals[2] = count

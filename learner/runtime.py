@@ -22,6 +22,7 @@ from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
 from learner.counters import Counters
 from learner.metrics import Metrics
+from learner.ranks import Ranks, share_of
 from learner.server import InferenceService, ServerThread, check_same_environment
 from learner.setup import trains_in_process
 from learner.trainer_process.handle import TrainerProcess
@@ -44,14 +45,21 @@ class Learner:
         run_dir: Path,
         device: torch.device,
         checkpoint: Checkpoint | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        self.config = config
-        self.counters = Counters()
+        """`ranks` train together, each on its share of `config`.
+
+        Raises:
+          ConfigError: a batch that they cannot share.
+        """
+        self._ranks = ranks or Ranks()
+        self.config = share_of(config, self._ranks)
+        self.counters = Counters(self._ranks.rank)
         self.metrics = Metrics()
         self.finished = threading.Event()
         """Set when the budget is spent, something failed, or `stop` was asked for."""
         self.failure: BaseException | None = None
-        self._run_dir = run_dir
+        self.run_dir = run_dir
         self._device = device
         self._checkpoint = checkpoint
         self._checkpoint_dir = run_dir / "checkpoints"
@@ -85,6 +93,7 @@ class Learner:
             self._training = TrainerProcess(
                 self.config,
                 progress=self.counters.progress,
+                ranks=self._ranks,
                 checkpoint_dir=self._checkpoint_dir,
                 acting_state=self._acting_state,
                 on_finished=self.finished.set,
@@ -114,7 +123,7 @@ class Learner:
             if self._acting is not None:
                 self._training.stop()
                 self._acting.join()
-                if self.failure is None:
+                if self.failure is None and self._ranks.is_first:
                     self._training.save()
         finally:
             self._training.close()
@@ -166,7 +175,7 @@ class Learner:
                 except BaseException as error:
                     self.fail(error)
                     raise
-        return self._run_dir.name
+        return self.run_dir.name
 
     def _build(self, spec: EnvSpec, agent: Agent) -> None:
         """Builds and starts both sides for the first actor's environment."""
@@ -179,6 +188,7 @@ class Learner:
                 agent=agent,
                 config=self.config,
                 progress=self.counters.progress,
+                ranks=self._ranks,
                 metrics=self.metrics,
                 device=self._device,
                 checkpoint_dir=self._checkpoint_dir,
@@ -194,6 +204,7 @@ class Learner:
             training=self._training,
             batcher=self._batcher,
             counters=self.counters,
+            ranks=self._ranks,
             metrics=self.metrics,
             device=self._device,
             checkpoint=self._checkpoint,

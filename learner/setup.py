@@ -11,6 +11,7 @@ import torch
 
 from seed.allocator import keep_freed_memory
 from seed.errors import ConfigError, expected
+from seed.torchrun import Place
 
 
 class LocalActors(Protocol):
@@ -68,6 +69,13 @@ def num_train_threads(device: torch.device, wanted: int) -> int:
     if device.type != "cpu":
         return 1
     return wanted or max(1, min((os.cpu_count() or 1) // 2, MAX_TRAIN_THREADS))
+
+
+def device_of(place: Place, wanted: str) -> str:
+    """Returns which device a learner takes: of several on a machine each takes its own GPU."""
+    if place.size > 1 and wanted in ("auto", "cuda") and torch.cuda.is_available():
+        return f"cuda:{place.local_rank}"
+    return wanted
 
 
 def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1) -> torch.device:

@@ -15,6 +15,7 @@ from learner.experience import Batch, Experience
 from learner.gradients import Gradients
 from learner.metrics import Metrics, ThreadClock
 from learner.progress import Progress
+from learner.ranks import Ranks
 from learner.records import Unrolls, transitions
 from learner.threads import Stopped
 from learner.weights import PublishedWeights
@@ -35,21 +36,23 @@ class Trainer:
         config: OptimizerConfig,
         metrics: Metrics,
         num_threads: int = 1,
+        ranks: Ranks | None = None,
     ) -> None:
-        """`num_threads` share the work of each batch, on the CPU."""
+        """`num_threads` share the work of each batch, on the CPU; so do `ranks`."""
         self.agent = agent
         self.network = _channels_last(network.train())
         self._config = config
         self._metrics = metrics
         self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._optimizer = make_optimizer(self._parameters, config)
-        self._gradients = Gradients(agent, self.network, num_threads)
+        self._ranks = ranks or Ranks()
+        self._gradients = Gradients(agent, self.network, num_threads, self._ranks)
 
     def train_step(self, batch: Batch, *, learner_step: int, progress: float) -> Tensor | None:
         """Updates the weights from one batch.
 
         Args:
-          batch: of B unrolls.
+          batch: of B unrolls, or this rank's share of them.
           learner_step: updates made before this one, which is also the version of the
             weights being updated.
           progress: how much of the run is done, in [0, 1]; sets what is scheduled.
@@ -61,6 +64,7 @@ class Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         self.agent.update_statistics(self.network, batch.unrolls)
+        self._ranks.average_buffers(self.network)
         metrics, priorities = self._gradients.compute(
             batch.unrolls, batch.importance_weights, progress=progress
         )
@@ -116,27 +120,27 @@ def run_training(
     weights: PublishedWeights,
     check: ZeroLagCheck,
     progress: Progress,
+    ranks: Ranks,
     total_env_steps: int,
     save_if_due: Callable[[], None],
     metrics: Metrics,
     clock: ThreadClock,
 ) -> None:
-    """Trains until the budget is spent or the experience closes."""
+    """Trains until the budget is spent or the experience closes, on any of the ranks."""
+    clock.switch("wait")
+    ranks.join(trainer.network, progress.learner_steps)
     check.published(trainer.network, progress.learner_steps)
-    while progress.env_steps < total_env_steps:
+    while (env_steps := _env_steps_of_all(ranks, progress)) < total_env_steps:
         clock.switch("wait")
-        try:
-            batch = experience.next_batch()
-        except Stopped:
+        batch = _next_batch(experience)
+        if ranks.total(int(batch is None)) or batch is None:
             return
         clock.switch("update")
         deviation = check.compare(batch.newest) if batch.newest is not None else None
         if deviation is not None:
             metrics.max("policy/max_abs_log_rho_at_zero_lag", deviation)
         priorities = trainer.train_step(
-            batch,
-            learner_step=progress.learner_steps,
-            progress=min(progress.env_steps / total_env_steps, 1.0),
+            batch, learner_step=progress.learner_steps, progress=env_steps / total_env_steps
         )
         experience.trained(batch, priorities)
         progress.learner_steps += 1
@@ -146,3 +150,20 @@ def run_training(
         clock.switch("save")
         save_if_due()
     clock.switch("wait")
+
+
+def _env_steps_of_all(ranks: Ranks, progress: Progress) -> int:
+    """Returns a total on which all ranks agree, and takes note of what the others did."""
+    if ranks.size == 1:
+        return progress.env_steps
+    own = progress.own_env_steps
+    total = ranks.total(own)
+    progress.others_env_steps = total - own
+    return total
+
+
+def _next_batch(experience: Experience) -> Batch | None:
+    try:
+        return experience.next_batch()
+    except Stopped:
+        return None

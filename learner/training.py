@@ -21,6 +21,7 @@ from learner.fresh_unrolls import FreshUnrolls
 from learner.inference import example_step
 from learner.metrics import Metrics
 from learner.progress import Progress
+from learner.ranks import Ranks
 from learner.replay.replayed_sequences import ReplayedSequences
 from learner.setup import num_train_threads
 from learner.threads import start_thread
@@ -46,6 +47,7 @@ class Training:
         agent: Agent,
         config: RunConfig,
         progress: Progress,
+        ranks: Ranks,
         metrics: Metrics,
         device: torch.device,
         checkpoint_dir: Path,
@@ -59,8 +61,9 @@ class Training:
         Args:
           spec: of the environment.
           agent: the algorithm.
-          config: of the run.
+          config: of the run; with several ranks, this one's share of it.
           progress: read for schedules and the budget; learner steps are counted there.
+          ranks: the learners that train together.
           metrics: takes what the trainer measures.
           device: to train on.
           checkpoint_dir: where to save.
@@ -77,6 +80,7 @@ class Training:
         self._agent = agent
         self._config = config
         self._progress = progress
+        self._ranks = ranks
         self._metrics = metrics
         self._device = device
         self._checkpoint_dir = checkpoint_dir
@@ -88,7 +92,7 @@ class Training:
         torch.manual_seed(config.rng_seed)
         network = agent.build_network().to(device)
         num_threads = num_train_threads(device, config.learner.train_threads)
-        self._trainer = Trainer(agent, network, config.optimizer, metrics, num_threads)
+        self._trainer = Trainer(agent, network, config.optimizer, metrics, num_threads, ranks)
         self._experience = self._make_experience(checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
@@ -113,7 +117,9 @@ class Training:
     def stop(self) -> None:
         """Ends the threads; whoever waits in `put` is told."""
         self._experience.close()
-        self._thread.join()
+        # For ranks that never came nobody need wait.
+        if self._ranks.joined:
+            self._thread.join()
 
     def save(self) -> None:
         """Writes a checkpoint. Raises CheckpointError."""
@@ -133,6 +139,7 @@ class Training:
     def close(self) -> None:
         """Ends what is left after `stop`, or where nothing was started."""
         self._trainer.close()
+        self._ranks.leave()
 
     def _make_experience(self, checkpoint: Checkpoint | None) -> Experience:
         config = self._config.agent
@@ -170,7 +177,7 @@ class Training:
         torch.set_rng_state(checkpoint.state["rng"]["torch"])
 
     def _save_if_due(self) -> None:
-        if time.monotonic() < self._save_due_at:
+        if not self._ranks.is_first or time.monotonic() < self._save_due_at:
             return
         try:
             self.save()
@@ -186,6 +193,7 @@ class Training:
             weights=self.weights,
             check=self._check,
             progress=self._progress,
+            ranks=self._ranks,
             total_env_steps=self._config.learner.total_env_steps,
             save_if_due=self._save_if_due,
             metrics=self._metrics,

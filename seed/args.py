@@ -15,6 +15,7 @@ from seed.config import RunConfig
 from seed.config_file import load_config
 from seed.errors import ConfigError, expected, require
 from seed.presets import PRESETS
+from seed.torchrun import place_from_environment
 
 RUNS = Path("runs")
 
@@ -31,7 +32,9 @@ class LearnerArgs:
     """Go on from the run's newest checkpoint, with the run's own config except for
     the flags given now. Starts afresh if --run-dir holds no checkpoint yet."""
     listen: tuple[str, ...] = ("127.0.0.1:50051",)
-    """Addresses to serve actors on: host:port (port 0: any free one) or unix:PATH."""
+    """Addresses to serve actors on: host:port (port 0: any free one) or unix:PATH.
+    With several learners on a machine (torchrun), of its first: the next ones take
+    the following ports, or the path with a number behind it."""
     insecure: bool = False
     """Allow addresses beyond this machine. Nothing is encrypted and no actor is
     asked who it is: for trusted networks only."""
@@ -146,6 +149,9 @@ def _preset_help(command: str) -> str:
 
 
 def _resolve_run_dir(preset: str, run_dir: Path | None, *, resume: bool) -> Path:
+    place = place_from_environment()
+    if run_dir is None and place.size > 1:
+        raise ConfigError(expected("run_dir", "one for all learners of torchrun", "none"))
     if run_dir is None and resume:
         earlier = [path.parent for path in RUNS.glob(f"{preset}-[0-9]*/checkpoints")]
         if not earlier:
@@ -153,6 +159,6 @@ def _resolve_run_dir(preset: str, run_dir: Path | None, *, resume: bool) -> Path
         return max(earlier, key=lambda path: path.stat().st_mtime)
     if run_dir is None:
         return RUNS / f"{preset}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if not resume and (run_dir / "metrics.jsonl").exists():
+    if not resume and not place.rank and (run_dir / "metrics.jsonl").exists():
         raise ConfigError(expected("run_dir", "a new directory, or --resume", run_dir))
     return run_dir

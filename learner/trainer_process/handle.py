@@ -1,5 +1,6 @@
 """The learner process's handle on the trainer process. Looks like a `Training`."""
 
+import contextlib
 import logging
 import multiprocessing
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from learner.progress import Progress
+from learner.ranks import Ranks
 from learner.threads import Stopped
 from learner.trainer_process.calls import Caller, OtherProcessError, serve_calls
 from learner.trainer_process.main import Ends, SharedMemory, run_trainer_process
@@ -36,6 +38,7 @@ class TrainerProcess:
         config: RunConfig,
         *,
         progress: Progress,
+        ranks: Ranks,
         checkpoint_dir: Path,
         acting_state: Callable[[], dict[str, Any]],
         on_finished: Callable[[], None],
@@ -51,7 +54,7 @@ class TrainerProcess:
         served_events, events = context.Pipe()
         self._unrolls, read_unrolls = context.Pipe()
         self._weights_lock = context.Lock()
-        ends = Ends(served_calls, events, read_unrolls, self._weights_lock, progress)
+        ends = Ends(served_calls, events, read_unrolls, self._weights_lock, progress, ranks)
         self._process = context.Process(
             target=run_trainer_process,
             args=(config, checkpoint_dir, ends),
@@ -120,6 +123,8 @@ class TrainerProcess:
         """Ends the process."""
         self._is_closing = True
         self._last_report = self.report()
+        with contextlib.suppress(Stopped):
+            self._call("close")
         self._call.close()
         self._process.join()
         self._events.join()

@@ -19,6 +19,7 @@ from learner.checkpoint import load_checkpoint
 from learner.inference import example_step
 from learner.metrics import Metrics
 from learner.progress import Progress
+from learner.ranks import Ranks
 from learner.setup import set_up_torch
 from learner.threads import Stopped, start_thread
 from learner.trainer_process.calls import Caller, portable, serve_calls
@@ -34,7 +35,7 @@ RING_PLACES = 16
 
 
 class Ends(NamedTuple):
-    """What the process is born with: its ends of the pipes, and what only a child can get."""
+    """What the process is born with: its ends of the pipes, and what it shares."""
 
     calls: Connection
     """Served here."""
@@ -43,6 +44,7 @@ class Ends(NamedTuple):
     unrolls: Connection
     weights_lock: Lock
     progress: Progress
+    ranks: Ranks
 
 
 class SharedMemory(NamedTuple):
@@ -65,6 +67,7 @@ def run_trainer_process(config: RunConfig, checkpoint_dir: Path, ends: Ends) -> 
             "report": trainer.report,
             "stop": trainer.stop,
             "save": trainer.save,
+            "close": trainer.close,
         },
     )
 
@@ -93,6 +96,7 @@ class _TrainerProcess:
             agent=agent,
             config=self._config,
             progress=self._ends.progress,
+            ranks=self._ends.ranks,
             metrics=self._metrics,
             device=self._device,
             checkpoint_dir=self._checkpoint_dir,
@@ -126,6 +130,11 @@ class _TrainerProcess:
     def save(self) -> None:
         """Writes a checkpoint. Raises CheckpointError."""
         self._built.save()
+
+    def close(self) -> None:
+        """Ends what is left, before the process does."""
+        if self._training is not None:
+            self._training.close()
 
     @property
     def _built(self) -> Training:

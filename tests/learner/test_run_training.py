@@ -8,6 +8,7 @@ from torch import Tensor
 from learner.experience import Batch
 from learner.fresh_unrolls import FreshUnrolls
 from learner.progress import Progress
+from learner.ranks import Ranks
 from learner.records import Unrolls
 from learner.trainer import run_training
 from learner.unrolls import Completed
@@ -50,7 +51,7 @@ class TrainingRun:
     def save_if_due(self) -> None:
         """Counts; inference, had it run, would have counted steps by now."""
         self.num_saves += 1
-        self.progress.env_steps += self.env_steps_per_update
+        self.progress.own_env_steps += self.env_steps_per_update
 
     def run(self) -> None:
         """Trains until it returns."""
@@ -60,6 +61,7 @@ class TrainingRun:
             weights=self.weights,
             check=self.check,
             progress=self.progress,
+            ranks=Ranks(),
             total_env_steps=self._total_env_steps,
             save_if_due=self.save_if_due,
             metrics=self.metrics,
@@ -144,7 +146,7 @@ def test_training_ends_when_the_queue_closes() -> None:
 def test_complete_run_trains_no_more() -> None:
     """Resumed by mistake, it must not wait for a batch."""
     run = TrainingRun(total_env_steps=100)
-    run.progress.env_steps = 100
+    run.progress.own_env_steps = 100
     run.run()
     assert run.progress.learner_steps == 0
 

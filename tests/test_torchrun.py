@@ -1,0 +1,76 @@
+"""Two learners as torchrun starts them: one run, one set of files, restarted together."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from learner.checkpoint import load_checkpoint
+from seed.config_file import load_config
+
+TIMEOUT_S = 150.0
+
+# One of the two trains with the other, and learns of its end by itself.
+READY = r"learner 0: .*[1-9]\d* updates.* 2 actors, 64 envs"
+
+
+@pytest.fixture
+def torchrun(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Two learners that train CartPole, each with an actor of its own."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", "2", "--max-restarts", "1", "-m", "seed.cli"),
+            *("train", "cartpole-vtrace", "--run-dir", str(tmp_path / "run"), "--resume"),
+            *("--report-every-s", "0.5", "--checkpoint-every-s", "1"),
+            *("--total-env-steps", "1000000000"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    yield process
+    process.terminate()  # it ends its learners, and they what is theirs
+    process.wait(TIMEOUT_S)
+
+
+def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    """Blocks until a line of the output matches."""
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if match := re.search(pattern, line):
+            return match
+    raise AssertionError(f"no line matches {pattern!r} in:\n{seen}")
+
+
+@pytest.mark.timeout(300)
+def test_learner_that_dies_is_restarted_with_the_others(
+    tmp_path: Path, torchrun: subprocess.Popen[str]
+) -> None:
+    """From the last checkpoint, with the counters of all; the run has one set of files."""
+    run_dir = tmp_path / "run"
+    doomed = read_until(torchrun, r"learner 1: trainer is process (\d+)")[1]
+    read_until(torchrun, r"learner 0: saved")
+    read_until(torchrun, READY)
+    subprocess.run(["kill", "-9", doomed], check=True)
+    resumed = int(read_until(torchrun, r"learner 0: resuming .* at ([\d,]+)")[1].replace(",", ""))
+    read_until(torchrun, READY)
+    torchrun.terminate()
+    read_until(torchrun, r"learner 0: saved")
+    torchrun.wait(TIMEOUT_S)
+
+    reports = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    steps = [report["env_steps"] for report in reports]
+    # Down once, to where the checkpoint was.
+    assert [after for before, after in pairwise(steps) if after < before] == [resumed]
+    checkpoint = load_checkpoint(run_dir / "checkpoints")
+    assert checkpoint.state["env_steps"] > resumed
+    assert load_config(run_dir / "config.yaml").agent.batch_size == 16
+    assert max(report.get("envs/connected", 0) for report in reports) == 64
