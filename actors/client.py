@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 import numpy as np
@@ -66,15 +66,23 @@ def open_channel(address: str, hello: Hello | None = None) -> grpc.Channel:
 
     Args:
       address: where the learner listens.
-      hello: bounds the size of messages by what its groups can send and receive;
-        without it gRPC's defaults hold.
+      hello: see `channel_options`.
+    """
+    return grpc.insecure_channel(address, channel_options(hello))
+
+
+def channel_options(hello: Hello | None = None) -> list[tuple[str, int]]:
+    """Returns how an actor sets up gRPC.
+
+    With `hello` messages are bounded by what its groups can send and receive; without
+    it gRPC's defaults hold.
     """
     options = list(_CHANNEL_OPTIONS)
     if hello is not None:
         sent, received = _message_bytes(hello)
         options.append(("grpc.max_send_message_length", sent))
         options.append(("grpc.max_receive_message_length", received))
-    return grpc.insecure_channel(address, options)
+    return options
 
 
 def _message_bytes(hello: Hello) -> tuple[int, int]:
@@ -107,6 +115,13 @@ def fetch_task(channel: grpc.Channel, role: pb.Role, timeout_s: float) -> pb.Tas
     return task
 
 
+def act_method(channel: Any) -> Any:
+    """Returns `Act` of a channel of either kind, for requests that are serialised already."""
+    return channel.stream_stream(
+        "/seed.v1.Inference/Act", response_deserializer=pb.ActResponse.FromString
+    )
+
+
 class PolicyStream:
     """One `Act` stream: the connection through which `run_loop` gets its actions.
 
@@ -129,10 +144,10 @@ class PolicyStream:
         """
         self._hello = hello
         # Neither queue grows: a group sends nothing before its last step is answered.
-        self._requests: queue.SimpleQueue[pb.ActRequest | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._responses: queue.SimpleQueue[pb.ActResponse | SeedError] = queue.SimpleQueue()
-        self._requests.put(encode_hello(hello))
-        self._call = pb_grpc.InferenceStub(channel).Act(iter(self._requests.get, None))
+        self._requests.put(encode_hello(hello).SerializeToString())
+        self._call = act_method(channel)(iter(self._requests.get, None))
         self._reader = threading.Thread(target=self._read, name="policy-stream", daemon=True)
         self._reader.start()
         try:

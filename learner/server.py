@@ -32,6 +32,7 @@ from seed.errors import (
     expected,
     status_of,
 )
+from seed.framing import parse_request
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
 from seed.specs import EnvSpec
@@ -155,8 +156,8 @@ class InferenceService(pb_grpc.InferenceServicer):
         try:
             welcome = pb.Welcome(run_name=run_name, envs_connected=self._num_envs)
             session.outbox.put_nowait(pb.ActResponse(welcome=welcome))
-            while (message := await context.read()) is not EOF:
-                self._submit(session, message)
+            while (data := await context.read()) is not EOF:
+                self._submit(session, data)
         finally:
             self._close(session)
             # Not cancelled: a write that has begun cannot be taken back, and gRPC sends
@@ -165,16 +166,20 @@ class InferenceService(pb_grpc.InferenceServicer):
             await asyncio.gather(writer, return_exceptions=True)
 
     async def _read_hello(self, context: grpc.aio.ServicerContext) -> wire.Hello:
-        message = await context.read()
-        if message is EOF or message.WhichOneof("payload") != "hello":
+        data = await context.read()
+        message = None if data is EOF else parse_request(data).message
+        if message is None or message.WhichOneof("payload") != "hello":
             raise WireError(expected("payload", "hello as the first message", _payload(message)))
         _check_version(message.hello.protocol_version)
         return wire.decode_hello(message.hello)
 
-    def _submit(self, session: Session, message: pb.ActRequest) -> None:
-        if message.WhichOneof("payload") != "env_outputs":
-            raise WireError(expected("payload", "env_outputs after the hello", _payload(message)))
-        outputs = wire.decode_env_outputs(message.env_outputs, session.hello)
+    def _submit(self, session: Session, data: bytes) -> None:
+        request = parse_request(data)
+        if request.message.WhichOneof("payload") != "env_outputs":
+            got = _payload(request.message)
+            raise WireError(expected("payload", "env_outputs after the hello", got))
+        step = request.message.env_outputs
+        outputs = wire.decode_env_outputs(step, session.hello, request.observations)
         deliver = partial(self._deliver, session, outputs.group)
         reply = partial(_call_on_loop, asyncio.get_running_loop(), deliver)
         self._batcher.submit(session.make_request(outputs, reply))
@@ -224,10 +229,26 @@ async def _write_replies(session: Session, context: grpc.aio.ServicerContext) ->
         await context.write(reply)
 
 
-def _payload(message: object) -> str:
-    if isinstance(message, pb.ActRequest):
-        return message.WhichOneof("payload") or "nothing"
-    return "the end of the stream"
+def _payload(message: pb.ActRequest | None) -> str:
+    if message is None:
+        return "the end of the stream"
+    return message.WhichOneof("payload") or "nothing"
+
+
+def _add_service(server: grpc.aio.Server, service: "InferenceService") -> None:
+    """Like the generated function, but `Act` reads bytes: see `seed/framing.py`."""
+    handlers = {
+        "GetTask": grpc.unary_unary_rpc_method_handler(
+            service.GetTask,
+            request_deserializer=pb.GetTaskRequest.FromString,
+            response_serializer=pb.Task.SerializeToString,
+        ),
+        "Act": grpc.stream_stream_rpc_method_handler(
+            service.Act, response_serializer=pb.ActResponse.SerializeToString
+        ),
+    }
+    generic = grpc.method_handlers_generic_handler("seed.v1.Inference", handlers)
+    server.add_generic_rpc_handlers((generic,))
 
 
 def _check_version(version: int) -> None:
@@ -332,7 +353,7 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(options=_SERVER_OPTIONS)
-        pb_grpc.add_InferenceServicer_to_server(self._service_factory(), server)
+        _add_service(server, self._service_factory())
         health_service = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
         await health_service.set("", health_pb2.HealthCheckResponse.SERVING)

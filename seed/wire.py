@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seed.errors import WireError, expected
+from seed.framing import Buffer, join_request
 from seed.pb import inference_pb2 as pb
 from seed.specs import ArraySpec, EnvSpec
 
@@ -71,7 +72,7 @@ def _to_bytes(array: np.ndarray, dtype: str) -> bytes:
     return np.ascontiguousarray(array, _little_endian(dtype)).tobytes()
 
 
-def _from_bytes(buffer: bytes, dtype: str, shape: tuple[int, ...], field: str) -> np.ndarray:
+def _from_bytes(buffer: Buffer, dtype: str, shape: tuple[int, ...], field: str) -> np.ndarray:
     little = _little_endian(dtype)
     wanted = int(np.prod(shape, dtype=np.int64)) * little.itemsize
     if len(buffer) != wanted:
@@ -81,45 +82,50 @@ def _from_bytes(buffer: bytes, dtype: str, shape: tuple[int, ...], field: str) -
     return np.frombuffer(buffer, little).reshape(shape)
 
 
-def encode_env_outputs(outputs: EnvOutputs, spec: EnvSpec) -> pb.ActRequest:
-    """Returns the message that carries one step of a group."""
+def encode_env_outputs(outputs: EnvOutputs, spec: EnvSpec) -> bytes:
+    """Returns the serialised ActRequest that carries one step of a group."""
     flags = (
         outputs.is_first * np.uint8(pb.STEP_FLAG_IS_FIRST)
         + outputs.terminated * np.uint8(pb.STEP_FLAG_TERMINATED)
         + outputs.truncated * np.uint8(pb.STEP_FLAG_TRUNCATED)
     )
-    return pb.ActRequest(
-        env_outputs=pb.EnvOutputs(
-            group=outputs.group,
-            observations=[
-                _to_bytes(array, leaf.dtype)
-                for array, leaf in zip(outputs.observations, spec.observations, strict=True)
-            ],
-            rewards=_to_bytes(outputs.rewards, "float32"),
-            step_flags=_to_bytes(flags, "uint8"),
-            episodes=[
-                pb.Episode(env=e.env, episode_return=e.episode_return, length=e.length)
-                for e in outputs.episodes
-            ],
-        )
+    message = pb.EnvOutputs(
+        group=outputs.group,
+        rewards=_to_bytes(outputs.rewards, "float32"),
+        step_flags=_to_bytes(flags, "uint8"),
+        episodes=[
+            pb.Episode(env=e.env, episode_return=e.episode_return, length=e.length)
+            for e in outputs.episodes
+        ],
+    )
+    leaves = zip(outputs.observations, spec.observations, strict=True)
+    return join_request(
+        message, [np.ascontiguousarray(x, _little_endian(leaf.dtype)) for x, leaf in leaves]
     )
 
 
-def decode_env_outputs(message: pb.EnvOutputs, hello: Hello) -> EnvOutputs:
+def decode_env_outputs(
+    message: pb.EnvOutputs, hello: Hello, observations: Sequence[Buffer] | None = None
+) -> EnvOutputs:
     """Returns the step in `message`, checked against what `hello` announced.
+
+    Args:
+      message: as it came.
+      hello: how its sender introduced itself.
+      observations: the buffers of that field, where they are not in `message`.
 
     Raises:
       WireError: a group, count, size, flag or value that does not fit; names the field.
     """
+    if observations is None:
+        observations = message.observations
     group = message.group
     if group >= len(hello.group_sizes):
         raise WireError(expected("group", f"below {len(hello.group_sizes)}", group))
     num_envs = hello.group_sizes[group]
     leaves = hello.spec.observations
-    if len(message.observations) != len(leaves):
-        raise WireError(
-            expected("observations", f"{len(leaves)} leaves", len(message.observations))
-        )
+    if len(observations) != len(leaves):
+        raise WireError(expected("observations", f"{len(leaves)} leaves", len(observations)))
     rewards = _from_bytes(message.rewards, "float32", (num_envs,), "rewards")
     _check_values(rewards, "rewards")
     flags = _from_bytes(message.step_flags, "uint8", (num_envs,), "step_flags")
@@ -129,7 +135,7 @@ def decode_env_outputs(message: pb.EnvOutputs, hello: Hello) -> EnvOutputs:
         group=group,
         observations=tuple(
             _decode_leaf(buffer, leaf, num_envs)
-            for buffer, leaf in zip(message.observations, leaves, strict=True)
+            for buffer, leaf in zip(observations, leaves, strict=True)
         ),
         rewards=rewards,
         is_first=(flags & pb.STEP_FLAG_IS_FIRST) != 0,
@@ -139,7 +145,7 @@ def decode_env_outputs(message: pb.EnvOutputs, hello: Hello) -> EnvOutputs:
     )
 
 
-def _decode_leaf(buffer: bytes, leaf: ArraySpec, num_envs: int) -> np.ndarray:
+def _decode_leaf(buffer: Buffer, leaf: ArraySpec, num_envs: int) -> np.ndarray:
     field = f"observations[{leaf.name!r}]"
     array = _from_bytes(buffer, leaf.dtype, (num_envs, *leaf.shape), field)
     _check_values(array, field)

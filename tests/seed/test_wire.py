@@ -8,6 +8,7 @@ import pytest
 
 from seed import wire
 from seed.errors import SpecError, WireError
+from seed.framing import parse_request
 from seed.pb import inference_pb2 as pb
 from seed.specs import DTYPES, ArraySpec, EnvSpec
 
@@ -55,9 +56,14 @@ def assert_same(got: wire.EnvOutputs, expected: wire.EnvOutputs) -> None:
             assert a == b
 
 
+def message_of(outputs: wire.EnvOutputs, spec: EnvSpec = SPEC) -> pb.EnvOutputs:
+    """Returns the step as any protobuf library reads it."""
+    return pb.ActRequest.FromString(wire.encode_env_outputs(outputs, spec)).env_outputs
+
+
 def encoded(**changes: Any) -> pb.EnvOutputs:
     """Returns the message of `random_outputs` with some fields replaced."""
-    message = wire.encode_env_outputs(random_outputs(), SPEC).env_outputs
+    message = message_of(random_outputs())
     for name, value in changes.items():
         if isinstance(value, list):
             del getattr(message, name)[:]
@@ -75,8 +81,11 @@ def through_the_wire(message: Any) -> Any:
 def test_step_comes_back_as_it_was() -> None:
     """Nested leaves, every flag, and the games that ended."""
     outputs = random_outputs()
-    message = through_the_wire(wire.encode_env_outputs(outputs, SPEC))
-    assert_same(wire.decode_env_outputs(message.env_outputs, HELLO), outputs)
+    data = wire.encode_env_outputs(outputs, SPEC)
+    assert_same(wire.decode_env_outputs(message_of(outputs), HELLO), outputs)
+    request = parse_request(data)
+    step = wire.decode_env_outputs(request.message.env_outputs, HELLO, request.observations)
+    assert_same(step, outputs)
 
 
 @pytest.mark.parametrize("shape", [(), (2, 3)], ids=["scalar", "matrix"])
@@ -90,8 +99,7 @@ def test_every_dtype_comes_back_as_it_was(dtype: str, shape: tuple[int, ...]) ->
     big = tuple(x.astype(x.dtype.newbyteorder(">")) for x in outputs.observations)
     for observations in (outputs.observations, big):
         sent = dataclasses.replace(outputs, observations=observations)
-        message = through_the_wire(wire.encode_env_outputs(sent, spec))
-        assert_same(wire.decode_env_outputs(message.env_outputs, hello), outputs)
+        assert_same(wire.decode_env_outputs(message_of(sent, spec), hello), outputs)
 
 
 def test_bytes_are_little_endian_in_c_order() -> None:
@@ -100,7 +108,7 @@ def test_bytes_are_little_endian_in_c_order() -> None:
     spec = EnvSpec(observations=(leaf,), action=ACTION)
     strided = np.array([[1, 256], [2, 3], [4, 5]], ">i4")[::-1]
     outputs = dataclasses.replace(random_outputs(spec), observations=(strided,))
-    message = wire.encode_env_outputs(outputs, spec).env_outputs
+    message = message_of(outputs, spec)
     numbers = (4, 5, 2, 3, 1, 256)
     assert message.observations[0] == b"".join(n.to_bytes(4, "little") for n in numbers)
     assert message.step_flags == bytes([1, 2, 2 + 4])
@@ -109,7 +117,7 @@ def test_bytes_are_little_endian_in_c_order() -> None:
 def test_rewards_travel_as_float32() -> None:
     """Whatever the environment computes them in."""
     outputs = dataclasses.replace(random_outputs(), rewards=np.array([1, 2, 3]))
-    message = wire.encode_env_outputs(outputs, SPEC).env_outputs
+    message = message_of(outputs)
     assert message.rewards == np.array([1, 2, 3], "<f4").tobytes()
 
 

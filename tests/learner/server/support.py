@@ -130,7 +130,8 @@ def hello(*group_sizes: int, role: pb.Role = pb.ROLE_TRAIN, spec: EnvSpec = SPEC
 
 def step(num_envs: int, *, group: int = 0, value: float = 0.0) -> pb.ActRequest:
     """Returns a step that followed from an action."""
-    return wire.encode_env_outputs(env_outputs(num_envs, group=group, value=value), SPEC)
+    outputs = env_outputs(num_envs, group=group, value=value)
+    return pb.ActRequest.FromString(wire.encode_env_outputs(outputs, SPEC))
 
 
 def first(num_envs: int, *, group: int = 0, value: float = 0.0) -> pb.ActRequest:

@@ -38,7 +38,7 @@ def test_request_carries_the_step_as_sent(serving: Serving) -> None:
     outputs.terminated[1], outputs.truncated[2] = True, True
     games = [wire.Episode(env=1, episode_return=4.5, length=7)]
     outputs = dataclasses.replace(outputs, episodes=games)
-    actor.act(wire.encode_env_outputs(outputs, SPEC))
+    actor.act(pb.ActRequest.FromString(wire.encode_env_outputs(outputs, SPEC)))
     request = serving.inference.requests[-1]
     assert request.slots.tolist() == [2, 3, 4]
     assert np.array_equal(request.outputs.observations[0], outputs.observations[0])
