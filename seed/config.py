@@ -117,6 +117,10 @@ class NetworkConfig:
     """Layers of the mlp torso."""
     lstm_size: int = 0
     """Units of the LSTM behind the torso; 0 for none."""
+    lstm_forget_bias: float = 0.0
+    """Added to the bias of the LSTM's forget gates before training (Gers et al. 2000).
+    Untrained they keep a share of some 1 / (1 + e^-bias) of the memory each step: half
+    of it at 0. What has faded before it is needed cannot be learned from."""
     frame_stack: int = 1
     """Newest observations that the network sees at once, zeros before the first."""
     center_images: bool = False
@@ -129,6 +133,8 @@ class NetworkConfig:
         sizes = self.hidden_sizes
         require(bool(sizes) and min(sizes) >= 1, "hidden_sizes", "positive sizes", sizes)
         require(self.lstm_size >= 0, "lstm_size", "0 or more", self.lstm_size)
+        bias = self.lstm_forget_bias
+        require(abs(bias) <= 20, "lstm_forget_bias", "from -20 to 20", bias)
         require(self.frame_stack >= 1, "frame_stack", "at least 1", self.frame_stack)
 
 

@@ -38,7 +38,11 @@ class Core(nn.Module):
         size = sum(torso.output_size for torso in torsos)
         if self.see_last_step:
             size += self.num_actions + 1
-        self.lstm = ResettingLSTM(size, config.lstm_size) if config.lstm_size else None
+        self.lstm = (
+            ResettingLSTM(size, config.lstm_size, config.lstm_forget_bias)
+            if config.lstm_size
+            else None
+        )
         self.output_size = config.lstm_size or size
 
     def initial_state(self, batch_size: int, device: torch.device | str = "cpu") -> State:

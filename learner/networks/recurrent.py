@@ -11,10 +11,16 @@ class ResettingLSTM(nn.Module):
     call, so a batch without episode ends costs what a plain `nn.LSTM` does.
     """
 
-    def __init__(self, input_size: int, hidden_size: int) -> None:
+    def __init__(self, input_size: int, hidden_size: int, forget_bias: float = 0.0) -> None:
+        """`forget_bias` is added to what PyTorch draws for the forget gates' bias."""
         super().__init__()
         self.hidden_size = hidden_size
         self.lstm = nn.LSTM(input_size, hidden_size)
+        bias = self.lstm.bias_ih_l0
+        assert isinstance(bias, Tensor)
+        with torch.no_grad():
+            # The gates lie in the order input, forget, cell, output.
+            bias[hidden_size : 2 * hidden_size] += forget_bias
 
     def forward(
         self, inputs: Tensor, hidden: Tensor, cell: Tensor, is_first: Tensor

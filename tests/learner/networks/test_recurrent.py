@@ -117,3 +117,20 @@ def test_state_that_overflowed_ends_with_its_episode() -> None:
     expected, *expected_state = lstm(inputs, hidden, cell, is_first)
     for got, wanted in zip([outputs[1:], *state], [expected[1:], *expected_state], strict=True):
         torch.testing.assert_close(got, wanted)
+
+
+def test_forget_bias_moves_the_forget_gates_and_nothing_else() -> None:
+    """Seen through the cell: what is kept of it grows, what is written to it does not."""
+
+    def next_cell(forget_bias: float, cell: float) -> Tensor:
+        torch.manual_seed(0)
+        lstm = ResettingLSTM(F, H, forget_bias)
+        zeros, is_first = torch.zeros(1, 1, F), torch.zeros(1, 1, dtype=torch.bool)
+        state = (torch.zeros(1, H), torch.full((1, H), cell))
+        return lstm(zeros, *state, is_first)[2].detach()
+
+    def kept(forget_bias: float) -> Tensor:
+        return next_cell(forget_bias, 1.0) - next_cell(forget_bias, 0.0)
+
+    torch.testing.assert_close(next_cell(3.0, 0.0), next_cell(0.0, 0.0))
+    torch.testing.assert_close(kept(3.0).logit() - kept(0.0).logit(), torch.full((1, H), 3.0))
