@@ -12,7 +12,7 @@ SOURCES := seed actors learner tests tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check format protos protos-check pong pong-r2d2 bench smoke clean
+.PHONY: help setup train test check format protos protos-check pong pong-r2d2 memory bench smoke clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,15 @@ pong-r2d2: $(STAMP) ## Train Pong with R2D2 to the end and write docs/results/po
 	$(BIN)/seed eval runs/pong-r2d2 --episodes 100 --json > runs/pong-r2d2/eval.json
 	$(BIN)/python tools/results.py runs/pong-r2d2 --name pong-r2d2 --thresholds 0 15 18 \
 		--evaluation runs/pong-r2d2/eval.json
+
+# Three seeds with memory and three without, one after the other.
+memory: $(STAMP) ## Train a recall of 40 steps with and without memory; write docs/results/memory-recall-40.json.
+	set -e; for seed in 1 2 3; do for size in 64 0; do \
+		run=runs/memory/lstm-$$size-seed-$$seed; \
+		$(BIN)/seed train memory-hard-r2d2 --lstm-size $$size --rng-seed $$seed --run-dir $$run $(ARGS); \
+		$(BIN)/seed eval $$run --episodes 200 --json > $$run/eval.json; \
+	done; done
+	$(BIN)/python -m tools.memory_results runs/memory/* --name memory-recall-40
 
 bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against them.
 	$(BIN)/seed bench $(ARGS)

@@ -100,13 +100,13 @@ def summarise(run: Path, reports: list[Report], thresholds: list[float]) -> dict
     }
 
 
-def read_evaluation(path: Path) -> dict[str, Any]:
-    """Returns what `seed eval --json` printed, without the single returns."""
+def read_evaluation(path: Path, *names: str) -> dict[str, Any]:
+    """Returns the `names` among what `seed eval --json` printed to `path`."""
     try:
         evaluation = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(expected(str(path), "what seed eval --json prints", error)) from error
-    return {name: evaluation[name] for name in ("eval_return_mean", "eval_episodes")}
+    return {name: evaluation[name] for name in names}
 
 
 def describe_hardware() -> str:
@@ -130,7 +130,7 @@ def plot(reports: list[Report], summary: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(8, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     figure.suptitle(f"{summary['env_id']}, {summary['preset']}, seed {summary['rng_seeds'][0]}")
-    upper.plot(*_series(reports, RETURN), color="tab:blue", label="mean of the last 100 games")
+    upper.plot(*series(reports, RETURN), color="tab:blue", label="mean of the last 100 games")
     for crossing in summary["crossings"]:
         minutes = crossing["wall_s"] / 60
         upper.plot(crossing["env_steps"], crossing["return_mean_100"], "o", color="tab:orange")
@@ -145,7 +145,7 @@ def plot(reports: list[Report], summary: dict[str, Any], path: Path) -> None:
         )
     upper.set_ylabel("raw return, full games")
     upper.legend(loc="lower right", frameon=False)
-    lower.plot(*_series(reports, SPEED), color="tab:green", linewidth=0.8)
+    lower.plot(*series(reports, SPEED), color="tab:green", linewidth=0.8)
     lower.set_ylabel("env steps/s")
     lower.set_ylim(bottom=0)
     lower.set_xlabel(f"env steps (one is {summary['env_frames'] // summary['env_steps']} frames)")
@@ -155,7 +155,8 @@ def plot(reports: list[Report], summary: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _series(reports: list[Report], name: str) -> tuple[list[int], list[float]]:
+def series(reports: list[Report], name: str) -> tuple[list[int], list[float]]:
+    """Returns the env steps at which `name` was reported, and its values."""
     present = [report for report in reports if report.get(name) is not None]
     return [report["env_steps"] for report in present], [report[name] for report in present]
 
@@ -190,7 +191,7 @@ def main(arguments: list[str]) -> int:
         summary = summarise(options.run, reports, options.thresholds)
         summary["command"] = options.command or summary["command"]
         if options.evaluation is not None:
-            summary |= read_evaluation(options.evaluation)
+            summary |= read_evaluation(options.evaluation, "eval_return_mean", "eval_episodes")
     except SeedError as error:
         print(error, file=sys.stderr)
         return 1
