@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 
+from seed import quiet_grpc  # noqa: F401 (before anything imports gRPC)
 from seed.errors import ConfigError, SeedError
 
 Command = Callable[[Sequence[str]], int]
@@ -46,7 +47,10 @@ def _train(argv: Sequence[str]) -> int:
     from learner.main import run_learner
 
     actors = ActorProcesses(
-        args.num_actors, num_eval_actors=args.num_eval_actors, log_dir=args.run_dir
+        args.num_actors,
+        num_eval_actors=args.num_eval_actors,
+        log_dir=args.run_dir,
+        token_file=args.token_file,
     )
     return run_learner(preset, args, actors)
 
