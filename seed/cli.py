@@ -87,6 +87,12 @@ def _eval(argv: Sequence[str]) -> int:
     return run_evaluation(args, ActorProcesses(1, extra_args=actor_flags))
 
 
+def _health(argv: Sequence[str]) -> int:
+    from seed.health import main as health_main
+
+    return health_main(argv)
+
+
 def _bench(argv: Sequence[str]) -> int:
     from seed.bench import main as bench_main
 
@@ -100,6 +106,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "learner": ("the learner alone; serves actors wherever they are", _learner),
     "actor": ("an actor; needs nothing but the learner's address", _actor),
     "eval": ("greedy full games from a checkpoint", _eval),
+    "health": ("whether a learner serves: exit code 0 or 1, for container health checks", _health),
     "bench": ("ceilings of this machine, and where runs stand against them", _bench),
 }
 
