@@ -3,6 +3,9 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Where `make certs` writes, and the names or addresses by which actors call the learner.
+CERTS ?= certs
+HOSTS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,7 +15,7 @@ SOURCES := seed actors learner tests tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check format protos protos-check pong pong-r2d2 bench smoke clean
+.PHONY: help setup train test check format protos protos-check pong pong-r2d2 bench smoke certs clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +69,9 @@ bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against
 
 smoke: $(STAMP) ## Learn Catch from pixels through real gRPC.
 	$(BIN)/python -m pytest -m learning -k catch $(ARGS)
+
+certs: ## Make a private CA, certificates and a token: make certs HOSTS="learner 10.0.0.5"
+	$(PYTHON) tools/make_certs.py $(CERTS) $(addprefix --host ,$(HOSTS))
 
 clean: ## Remove .venv and caches; runs/ stays.
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache

@@ -54,10 +54,20 @@ METRICS: dict[str, str] = {
     "time/*_share": "<thread>_<activity>: share of the window that the thread spent so, [0, 1]",
 }
 
+# Of these, which only ever grow while a run goes on without a restart.
+TOTALS = frozenset({"env_steps", "env_frames", "learner_steps", "wall_s", "episodes"})
+
 
 def is_known(name: str) -> bool:
     """Tells whether `METRICS` documents `name`."""
-    return any(fnmatchcase(name, pattern) for pattern in METRICS)
+    return meaning_of(name) is not None
+
+
+def meaning_of(name: str) -> str | None:
+    """Returns what `METRICS` says of `name`: its own entry, or the first pattern it fits."""
+    if name in METRICS:
+        return METRICS[name]
+    return next((text for pattern, text in METRICS.items() if fnmatchcase(name, pattern)), None)
 
 
 class ThreadClock:

@@ -31,6 +31,7 @@ from seed import wire
 from seed.config import RunConfig
 from seed.config_file import env_settings_to_json
 from seed.pb import inference_pb2 as pb
+from seed.security import Security
 from seed.serialization import structure, unstructure
 from seed.specs import EnvSpec
 
@@ -86,7 +87,7 @@ class Learner:
         """Seconds the run has been going, restarts included."""
         return self._earlier_wall_s + time.monotonic() - self._started_at
 
-    def start(self, addresses: tuple[str, ...]) -> list[str]:
+    def start(self, addresses: tuple[str, ...], security: Security) -> list[str]:
         """Begins to serve; returns the addresses bound. Raises ConfigError."""
         if trains_in_process(self._device, self.config.learner.train_in):
             # Now, as it takes seconds to start.
@@ -99,7 +100,7 @@ class Learner:
                 on_finished=self.finished.set,
                 on_failure=self.fail,
             )
-        self._server = ServerThread(self._make_service, addresses, self.fail)
+        self._server = ServerThread(self._make_service, addresses, self.fail, security)
         return self._server.start()
 
     def stop(self) -> None:

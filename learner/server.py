@@ -6,8 +6,6 @@ the inference thread through `call_soon_threadsafe`.
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,12 +17,13 @@ import uvloop
 from grpc.aio import EOF  # pyright: ignore[reportAttributeAccessIssue] (missing in the stubs)
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from learner.authentication import interceptors, server_credentials
 from learner.batcher import Batcher, Request
+from learner.listening import bind
 from learner.metrics import Metrics
 from learner.slots import SlotAllocator
 from seed import wire
 from seed.errors import (
-    ConfigError,
     IncompatibleError,
     SeedError,
     SpecError,
@@ -35,12 +34,14 @@ from seed.errors import (
 from seed.framing import parse_request
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
+from seed.security import PLAIN_TEXT, Security
 from seed.specs import EnvSpec
 
 # Largest message accepted before a stream's exact sizes are known and checked.
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
-MAX_PORT = 65_535
+# What health checks ask for: the learner as a whole, or its service by name.
+_HEALTH_NAMES = ("", pb.DESCRIPTOR.services_by_name["Inference"].full_name)
 
 _SERVER_OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -264,43 +265,6 @@ def check_same_environment(ours: EnvSpec, theirs: EnvSpec) -> None:
         raise IncompatibleError(f"this run's {error}") from error
 
 
-def check_listen_addresses(addresses: Sequence[str], *, insecure: bool) -> None:
-    """Refuses addresses that would let strangers in.
-
-    Raises:
-      ConfigError: an address beyond this machine without `insecure`, a malformed one,
-        or none at all.
-    """
-    if not addresses:
-        raise ConfigError(expected("listen", "one or more addresses", "none"))
-    for address in addresses:
-        _check_address(address)
-        if not insecure and not _is_local(address):
-            wanted = "a unix socket or loopback address, or --insecure (traffic is unencrypted)"
-            raise ConfigError(expected("listen", wanted, address))
-
-
-def _check_address(address: str) -> None:
-    # gRPC makes something of everything: "localhost" would be port 443.
-    if address.startswith("unix:") and len(address) > len("unix:"):
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > MAX_PORT:
-        raise ConfigError(expected("listen", "host:port (0 .. 65535) or unix:PATH", address))
-
-
-def _is_local(address: str) -> bool:
-    if address.startswith("unix:"):
-        return True
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class ServerThread:
     """Runs the service on an event loop of its own, from `start` to `close`."""
 
@@ -309,9 +273,11 @@ class ServerThread:
         service_factory: Callable[[], InferenceService],
         addresses: Sequence[str],
         on_failure: Callable[[BaseException], None],
+        security: Security = PLAIN_TEXT,
     ) -> None:
         self._service_factory = service_factory
         self._addresses = addresses
+        self._security = security
         self._on_failure = on_failure
         self._bound: list[str] = []
         self._listening = threading.Event()
@@ -352,37 +318,17 @@ class ServerThread:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        server = grpc.aio.server(options=_SERVER_OPTIONS, interceptors=interceptors(self._security))
         _add_service(server, self._service_factory())
         health_service = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
-        await health_service.set("", health_pb2.HealthCheckResponse.SERVING)
-        self._bound = [_bind(server, address) for address in self._addresses]
+        for name in _HEALTH_NAMES:
+            await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
+        credentials = server_credentials(self._security)
+        self._bound = [bind(server, address, credentials) for address in self._addresses]
         await server.start()
         self._listening.set()
         await self._stop.wait()
         await health_service.enter_graceful_shutdown()
         # Actors whose stream ends so retry until a learner is back.
         await server.stop(grace=None)
-
-
-def _bind(server: grpc.aio.Server, address: str) -> str:
-    if address.startswith("unix:") and _somebody_listens(address.removeprefix("unix:")):
-        # gRPC would take the socket's path away from its owner.
-        raise ConfigError(expected("listen", "a socket that no server listens on", address))
-    try:
-        port = server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise ConfigError(expected("listen", "an address that can be bound", address)) from error
-    if address.startswith("unix:"):
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
-
-
-def _somebody_listens(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-        return True

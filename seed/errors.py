@@ -5,6 +5,7 @@
     |-- SpecError              spaces or shapes that this system cannot serve
     |-- WireError              a message that breaks protos/inference.proto
     |-- IncompatibleError      two sides that differ in version, specs or shapes
+    |-- AccessError            a side that does not prove who it is, or speaks no TLS
     |-- LearnerUnavailableError  no learner at the address, for now
     |-- CheckpointError        a checkpoint that is missing, torn or of another run
     `-- EnvironmentFailedError an environment that keeps raising
@@ -36,6 +37,10 @@ class IncompatibleError(SeedError):
     """An actor and a learner that do not fit each other."""
 
 
+class AccessError(SeedError):
+    """A side that does not prove who it is, or does not speak TLS where the other does."""
+
+
 class LearnerUnavailableError(SeedError):
     """No learner answers at the address, for now."""
 
@@ -64,6 +69,7 @@ _STATUS_OF: dict[type[SeedError], grpc.StatusCode] = {
     SpecError: grpc.StatusCode.INVALID_ARGUMENT,
     ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
     IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
+    AccessError: grpc.StatusCode.UNAUTHENTICATED,
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
 }
 
@@ -98,4 +104,6 @@ def error_from_status(code: grpc.StatusCode, details: str) -> SeedError:
         return LearnerUnavailableError(f"{code.name}: {details}")
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return WireError(details)
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return AccessError(details)
     return IncompatibleError(f"{details} ({code.name})")

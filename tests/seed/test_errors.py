@@ -5,6 +5,7 @@ import pytest
 
 from seed import errors
 from seed.errors import (
+    AccessError,
     CheckpointError,
     ConfigError,
     EnvironmentFailedError,
@@ -24,6 +25,7 @@ REMOTE = {
     SpecError: grpc.StatusCode.INVALID_ARGUMENT,
     ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
     IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
+    AccessError: grpc.StatusCode.UNAUTHENTICATED,
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
 }
 
@@ -89,7 +91,6 @@ def test_transient_statuses_are_to_be_retried(code: grpc.StatusCode) -> None:
     [
         grpc.StatusCode.FAILED_PRECONDITION,
         grpc.StatusCode.UNIMPLEMENTED,
-        grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     ],

@@ -12,9 +12,11 @@ from learner.metrics import Metrics
 from learner.server import InferenceService, ServerThread, check_same_environment
 from learner.threads import Stopped, start_thread
 from seed import wire
+from seed.channel import connect
 from seed.config import InferenceConfig
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
+from seed.security import PLAIN_TEXT, Security
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S, env_outputs, env_spec
 
@@ -69,13 +71,13 @@ class WatchedBatcher(Batcher):
 class FakeActor:
     """The actor's end of one stream, message by message."""
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(
-            address, options=[("grpc.use_local_subchannel_pool", 1)]
-        )
+    def __init__(self, address: str, security: Security = PLAIN_TEXT) -> None:
+        self._channel = connect(address, security, [("grpc.use_local_subchannel_pool", 1)])
         self._outgoing: queue.Queue[pb.ActRequest | None] = queue.Queue()
         self.stub = pb_grpc.InferenceStub(self._channel)
-        self._stream = self.stub.Act(iter(self._outgoing.get, None), timeout=TIMEOUT_S)
+        self._stream = self.stub.Act(
+            iter(self._outgoing.get, None), timeout=TIMEOUT_S, metadata=security.metadata
+        )
 
     def send(self, message: pb.ActRequest) -> None:
         """Sends a message, whether it makes sense or not."""
