@@ -28,6 +28,16 @@ def test_requirements_follow_pyproject(role: str, has_torch: bool) -> None:
     assert any(line.startswith("torch") for line in requirements) == has_torch
 
 
+def test_wheel_holds_every_package() -> None:
+    """An editable install finds a package that the list lacks; an image would not."""
+    found = {
+        ".".join(file.parent.relative_to(ROOT).parts)
+        for name in ("actors", "learner", "seed")
+        for file in (ROOT / name).rglob("*.py")
+    }
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == found
+
+
 def test_build_context_holds_the_packages_and_nothing_else() -> None:
     """The ignore file lets in what the wheel is made of; not runs, keys or the repository."""
     lines = (ROOT / ".dockerignore").read_text().splitlines()
