@@ -112,7 +112,12 @@ def _package_versions() -> dict[str, str]:
 
 
 def _git_commit() -> str | None:
-    """The commit of the source tree, "-dirty" appended if it was changed; None outside git."""
+    """The commit of the source tree, "-dirty" appended if it was changed; None outside git.
+
+    An image has no repository, but is told the commit when it is made.
+    """
+    if told := os.environ.get("SEED_GIT_COMMIT"):
+        return told
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         done = subprocess.run(
