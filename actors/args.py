@@ -15,7 +15,9 @@ class ActorArgs:
     """Steps environments for a learner, which tells the actor what to run."""
 
     learner: str
-    """Address of the learner: "host:port" or "unix:/path"."""
+    """Address of the learner, "host:port" or "unix:/path"; or several with commas between,
+    of learners that train together (torchrun): the actor serves one of them, by chance,
+    and goes on to the next when that is away."""
     tls_ca: Path | None = None
     """Speak TLS, to a learner whose certificate this PEM file vouches for."""
     tls_cert: Path | None = None
@@ -54,9 +56,10 @@ class ActorArgs:
     message and, after an error, exception."""
 
     def __post_init__(self) -> None:
-        check_address("learner", self.learner)
+        for address in self.addresses:
+            check_address("learner", address)
+            check_client_flags(address, self.tls_files, self.token_file, insecure=self.insecure)
         check_metrics_port(self.metrics_port)
-        check_client_flags(self.learner, self.tls_files, self.token_file, insecure=self.insecure)
         for name in ("envs_per_group", "num_groups", "env_threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -68,6 +71,11 @@ class ActorArgs:
             for name in ("envs_per_group", "num_groups"):
                 if getattr(self, name) not in (None, 1):
                     raise ConfigError(expected(name, "1 with video", getattr(self, name)))
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where learners may be."""
+        return tuple(self.learner.split(","))
 
     @property
     def tls_files(self) -> TlsFiles:

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,17 +38,19 @@ class _Work(NamedTuple):
 
 
 class Session:
-    """Serves one learner address with one set of environments.
+    """Serves a learner, one of those it may go to, with one set of environments.
 
     run: +-> GetTask -> environments (kept if they fit) -> Act -> loop --+
          |                                                              |
          +------ wait, twice as long each time, up to max_backoff_s <---+
-                 (learner away; any other error ends the actor)
+                 (learner away: try the next; any other error ends the actor)
     """
 
     def __init__(self, args: ActorArgs) -> None:
         """Raises ConfigError: a file that the flags name, or the metrics' port, is no use."""
         self._args = args
+        # In an order of its own, so that a fleet spreads over the learners.
+        self._addresses = deque(random.sample(args.addresses, len(args.addresses)))
         self._security = load_security(args.tls_files, args.token_file)
         self._role = pb.ROLE_TRAIN if args.role == "train" else pb.ROLE_EVAL
         self._run_id = uuid.uuid4().hex
@@ -57,6 +60,11 @@ class Session:
         self._metrics: ActorMetrics | None = None
         if args.metrics_port is not None:
             self._metrics = ActorMetrics(args.metrics_host, args.metrics_port)
+
+    @property
+    def address(self) -> str:
+        """Of the learner that it serves now, or tries to."""
+        return self._addresses[0]
 
     def run(self, stop: threading.Event) -> None:
         """Steps environments until `stop` is set.
@@ -69,8 +77,9 @@ class Session:
             try:
                 self._serve(stop)
             except LearnerUnavailableError as error:
-                if problem := access_problem(self._args.learner, self._security):
+                if problem := access_problem(self.address, self._security):
                     raise problem from error
+                self._addresses.rotate(-1)
                 delay_s = next(self._delays_s)
                 logging.warning("%s; reconnecting in %.1f s", error, delay_s)
                 _wait(stop, delay_s)
@@ -89,7 +98,7 @@ class Session:
 
     def _serve(self, stop: threading.Event) -> None:
         args, security = self._args, self._security
-        with open_channel(args.learner, security=security) as channel:
+        with open_channel(self.address, security=security) as channel:
             task = fetch_task(channel, self._role, args.connect_timeout_s, security)
         self._prepare(task)
         hello = Hello(
@@ -99,13 +108,13 @@ class Session:
             spec=self._groups[0].spec,
         )
         with (
-            open_channel(args.learner, hello, security) as channel,
+            open_channel(self.address, hello, security) as channel,
             PolicyStream(channel, hello, args.connect_timeout_s, security) as stream,
         ):
             logging.info(
                 "connected to run %s at %s: %s, %d environments in %d groups",
                 stream.welcome.run_name,
-                args.learner,
+                self.address,
                 task.env_id,
                 sum(hello.group_sizes),
                 len(hello.group_sizes),

@@ -92,6 +92,33 @@ def test_actor_waits_for_a_learner_that_is_not_there_yet(tmp_path: Path) -> None
     assert actor.error is None
 
 
+def test_actor_goes_on_to_the_next_of_its_learners(tmp_path: Path) -> None:
+    """Those that train together: whichever it began with, it ends with the one that is left."""
+    here, there = (f"unix:{tmp_path}/{name}.sock" for name in ("here", "there"))
+    learner, other = FakeLearner(), FakeLearner()
+    with serving(learner, here):
+        with serving(other, there):
+            actor = _Background(_args(f"{there},{here}"))
+            while not (learner.stepped.wait(0.01) or other.stepped.wait(0.01)):
+                assert actor.error is None
+        assert learner.stepped.wait(_TIMEOUT_S)
+        actor.join()
+    assert actor.error is None
+
+
+def test_every_one_of_an_actors_learners_is_checked(tmp_path: Path) -> None:
+    """A slip in the second address would show only when the first is away."""
+    with pytest.raises(ConfigError, match="^learner: expected host:port .* got nonsense$"):
+        _args(f"unix:{tmp_path}/learner.sock,nonsense")
+
+
+def test_actors_spread_over_their_learners() -> None:
+    """Each begins with one of them, by chance."""
+    args = _args("127.0.0.1:1,127.0.0.1:2")
+    firsts = {actors.session.Session(args).address for _ in range(60)}
+    assert firsts == set(args.addresses)
+
+
 def test_learner_that_is_there_but_lets_nobody_in_ends_the_actor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
