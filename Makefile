@@ -27,7 +27,8 @@ IMAGE_ENV = SEED_WHEELS="$${SEED_WHEELS-$(wildcard $(shell $(PYTHON) -m pip conf
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check format protos protos-check pong pong-r2d2 bench smoke certs up down docker-test clean
+.PHONY: help setup train test check format protos protos-check pong pong-r2d2 bench smoke certs up down docker-test \
+	chaos elasticity clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +102,12 @@ down: ## Save a checkpoint and remove the containers; the run's volume stays.
 docker-test: $(STAMP) ## Build the images and run a fleet of them; needs a container engine.
 	$(IMAGE_ENV) docker compose build
 	$(BIN)/python -m pytest -m docker tests/docker $(ARGS)
+
+chaos: $(STAMP) ## Kill, stall, cut and lie to a CartPole run for minutes; write docs/results/chaos.json.
+	$(BIN)/python -m tests.chaos --out docs/results/chaos.json $(ARGS)
+
+elasticity: $(STAMP) ## Let 1,000 actors come and go; write docs/results/elasticity.json.
+	$(BIN)/python -m tests.chaos.elasticity --out docs/results/elasticity.json $(ARGS)
 
 clean: ## Remove .venv and caches; runs/ stays.
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache

@@ -55,6 +55,7 @@ _CHANNEL_OPTIONS = [
     # (grpc.http2.min_ping_interval_without_data_ms), else it ends the connection.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     # Each channel connects at once instead of inheriting the backoff of the last
     # one; `session.py` decides when to try again.

@@ -21,10 +21,10 @@ from learner.rank_reports import RankReports
 from learner.ranks import Ranks
 from learner.runtime import Learner
 from learner.setup import LocalActors, StopRequest, device_of, set_up_torch
-from learner.sinks import JsonlSink, LogSink, Sink, TensorBoardSink
+from learner.sinks import JsonlSink, LogSink, Sink, SteadySink, TensorBoardSink
 from seed.args import LearnerArgs
 from seed.config_file import dump_config
-from seed.errors import SeedError
+from seed.errors import ConfigError, SeedError, expected
 from seed.logs import json_log
 from seed.security import Security, load_security
 from seed.torchrun import Place, local_address, place_from_environment
@@ -74,9 +74,7 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
         train_threads=config.train_threads,
     )
     checkpoint = _find_checkpoint(args)
-    args.run_dir.mkdir(parents=True, exist_ok=True)
-    if not place.rank:
-        dump_config(args.config, args.run_dir / "config.yaml", name=preset)
+    _make_run_dir(preset, args, place)
     merge = RankReports(place).merge
     with _sinks(args, checkpoint, place) as sinks:
         learner = Learner(
@@ -104,6 +102,18 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
     elif not place.rank:
         print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
     return 0
+
+
+def _make_run_dir(preset: str, args: LearnerArgs, place: Place) -> None:
+    assert args.run_dir is not None
+    try:
+        args.run_dir.mkdir(parents=True, exist_ok=True)
+        if not place.rank:
+            dump_config(args.config, args.run_dir / "config.yaml", name=preset)
+    except OSError as error:
+        wanted = "a directory that can be written"
+        got = f"{args.run_dir}: {error.strerror}"
+        raise ConfigError(expected("run_dir", wanted, got)) from error
 
 
 def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
@@ -135,9 +145,9 @@ def _open_sinks(args: LearnerArgs, checkpoint: Checkpoint | None, place: Place) 
     """Opens one after the other, so that what is open can be closed if the next fails."""
     assert args.run_dir is not None
     total = args.config.learner.total_env_steps
-    yield JsonlSink(args.run_dir / "metrics.jsonl")
+    yield SteadySink(JsonlSink(args.run_dir / "metrics.jsonl"))
     resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
-    yield TensorBoardSink(args.run_dir, resumed_at=resumed_at)
+    yield SteadySink(TensorBoardSink(args.run_dir, resumed_at=resumed_at))
     if args.metrics_port is not None:
         yield PrometheusSink(args.metrics_host, args.metrics_port)
     is_seen = sys.stdout.isatty() and not args.json and args.log_format == "text"

@@ -6,7 +6,9 @@
     |-- WireError              a message that breaks protos/inference.proto
     |-- IncompatibleError      two sides that differ in version, specs or shapes
     |-- AccessError            a side that does not prove who it is, or speaks no TLS
+    |-- SilenceError           a peer that says nothing for too long
     |-- LearnerUnavailableError  no learner at the address, for now
+    |-- NonFiniteLossError     training that gives no numbers any more
     |-- CheckpointError        a checkpoint that is missing, torn or of another run
     `-- EnvironmentFailedError an environment that keeps raising
 
@@ -41,8 +43,16 @@ class AccessError(SeedError):
     """A side that does not prove who it is, or does not speak TLS where the other does."""
 
 
+class SilenceError(SeedError):
+    """A peer that says nothing for too long."""
+
+
 class LearnerUnavailableError(SeedError):
     """No learner answers at the address, for now."""
+
+
+class NonFiniteLossError(SeedError):
+    """Training that gives no numbers any more."""
 
 
 class CheckpointError(SeedError):
@@ -70,6 +80,7 @@ _STATUS_OF: dict[type[SeedError], grpc.StatusCode] = {
     ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
     IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
     AccessError: grpc.StatusCode.UNAUTHENTICATED,
+    SilenceError: grpc.StatusCode.DEADLINE_EXCEEDED,
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
 }
 

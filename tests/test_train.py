@@ -193,6 +193,21 @@ def test_any_gymnasium_id_works_by_itself(tmp_path: Path) -> None:
     assert result["eval_episodes"] == len(result["returns"]) == 5
 
 
+def test_run_whose_loss_is_no_number_any_more_ends_with_the_reason(tmp_path: Path) -> None:
+    """A learning rate that no network survives: exit code 1, the batches, no traceback."""
+    run_dir = tmp_path / "run"
+    done = _run(
+        *("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS),
+        *("--learning-rate", 1e30, "--max-non-finite-updates", 3),
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("seed train: loss: expected finite values, got ")
+    assert last.endswith(f"in 3 updates in a row; batches are in {run_dir / 'non_finite'}")
+    assert "Traceback" not in done.stderr
+    assert len(list((run_dir / "non_finite").iterdir())) == 3
+
+
 @pytest.mark.parametrize("train_in", ["thread", "process"])
 def test_trainer_that_raises_ends_the_run_with_its_traceback(
     tmp_path: Path,

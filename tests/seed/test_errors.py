@@ -11,7 +11,9 @@ from seed.errors import (
     EnvironmentFailedError,
     IncompatibleError,
     LearnerUnavailableError,
+    NonFiniteLossError,
     SeedError,
+    SilenceError,
     SpecError,
     WireError,
     error_from_status,
@@ -26,11 +28,12 @@ REMOTE = {
     ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
     IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
     AccessError: grpc.StatusCode.UNAUTHENTICATED,
+    SilenceError: grpc.StatusCode.DEADLINE_EXCEEDED,
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
 }
 
 # Never raised in answer to a call.
-LOCAL = {CheckpointError, EnvironmentFailedError}
+LOCAL = {CheckpointError, EnvironmentFailedError, NonFiniteLossError}
 
 
 def tree_below(cls: type[SeedError]) -> set[type[SeedError]]:
