@@ -127,6 +127,7 @@ def watch(learner: LearnerUnderWatch, num_cycles: int, rng_seed: int = 0) -> dic
 
 def envs_left_behind(learner: LearnerUnderWatch, num_residents: int) -> int:
     """Returns how many environments are counted that nobody has any more."""
+    too_many = 0
     for _ in range(100):
         visitor = Visitor(learner.address, 1)
         visitor.play(1)

@@ -160,11 +160,11 @@ def test_tensors_are_named_by_their_path() -> None:
 
 def test_only_the_first_batches_are_written_out(tmp_path: Path) -> None:
     """Those of a run that was resumed count too."""
-    for _ in range(2):
-        guarded = Guarded(tmp_path, max_in_a_row=100)
+    before, after = (Guarded(tmp_path, max_in_a_row=100) for _ in range(2))
+    for guarded in (before, after):
         for _ in range(MAX_DUMPS):
             guarded.step(math.nan)
-    assert len(guarded.dumps()) == MAX_DUMPS
+    assert len(after.dumps()) == MAX_DUMPS
 
 
 def test_batch_that_cannot_be_written_changes_nothing_else(tmp_path: Path) -> None:

@@ -69,6 +69,10 @@ class WatchedBatcher(Batcher):
             pass
 
 
+def _serialised(message: pb.ActRequest | bytes) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
 class FakeActor:
     """The actor's end of one stream, message by message."""
 
@@ -78,7 +82,7 @@ class FakeActor:
         self.stub = pb_grpc.InferenceStub(self._channel)
         act = self._channel.stream_stream(
             "/seed.v1.Inference/Act",
-            request_serializer=lambda m: m if isinstance(m, bytes) else m.SerializeToString(),
+            request_serializer=_serialised,
             response_deserializer=pb.ActResponse.FromString,
         )
         self._stream = act(
