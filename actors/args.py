@@ -4,7 +4,10 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
+from seed.addresses import check_address, check_metrics_port
 from seed.errors import ConfigError, expected
+from seed.logs import LogFormat
+from seed.security import TlsFiles, check_client_flags
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -12,7 +15,20 @@ class ActorArgs:
     """Steps environments for a learner, which tells the actor what to run."""
 
     learner: str
-    """Address of the learner: "host:port" or "unix:/path"."""
+    """Address of the learner, "host:port" or "unix:/path"; or several with commas between,
+    of learners that train together (torchrun): the actor serves one of them, by chance,
+    and goes on to the next when that is away."""
+    tls_ca: Path | None = None
+    """Speak TLS, to a learner whose certificate this PEM file vouches for."""
+    tls_cert: Path | None = None
+    """Mutual TLS: PEM file of the actor's certificate, for a learner that asks for one."""
+    tls_key: Path | None = None
+    """PEM file of the certificate's private key."""
+    token_file: Path | None = None
+    """File with the token that the learner asks for."""
+    insecure: bool = False
+    """Send the token without TLS even to another machine: whoever is in between can
+    read it."""
     role: Literal["train", "eval"] = "train"
     """"train": steps are trained on. "eval": acts greedily, nothing is stored."""
     envs_per_group: int | None = None
@@ -30,9 +46,20 @@ class ActorArgs:
     """Longest wait between two attempts to reach a learner that is away."""
     exit_with_parent: bool = False
     """End when the process that started this actor ends, however it does."""
+    metrics_port: int | None = None
+    """Serve this actor's counters to Prometheus at http://<metrics-host>:<port>/metrics;
+    0: any free port. None: not at all."""
+    metrics_host: str = "127.0.0.1"
+    """Address of this machine to serve metrics at; 0.0.0.0 or :: for all."""
+    log_format: LogFormat = "text"
+    """"text": lines for people. "json": an object a line with time, level, process,
+    message and, after an error, exception."""
 
     def __post_init__(self) -> None:
-        _check_address(self.learner)
+        for address in self.addresses:
+            check_address("learner", address)
+            check_client_flags(address, self.tls_files, self.token_file, insecure=self.insecure)
+        check_metrics_port(self.metrics_port)
         for name in ("envs_per_group", "num_groups", "env_threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -45,10 +72,12 @@ class ActorArgs:
                 if getattr(self, name) not in (None, 1):
                     raise ConfigError(expected(name, "1 with video", getattr(self, name)))
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where learners may be."""
+        return tuple(self.learner.split(","))
 
-def _check_address(address: str) -> None:
-    if address.startswith("unix:") and len(address) > len("unix:"):
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise ConfigError(expected("learner", '"host:port" or "unix:/path"', repr(address)))
+    @property
+    def tls_files(self) -> TlsFiles:
+        """The files of --tls-cert, --tls-key and --tls-ca."""
+        return TlsFiles(self.tls_cert, self.tls_key, self.tls_ca)

@@ -17,6 +17,7 @@ from typing import Any, Self
 import grpc
 import numpy as np
 
+from seed.channel import connect
 from seed.errors import (
     IncompatibleError,
     LearnerUnavailableError,
@@ -27,6 +28,7 @@ from seed.errors import (
 )
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
+from seed.security import PLAIN_TEXT, Security
 from seed.wire import (
     PROTOCOL_VERSION,
     EnvOutputs,
@@ -53,6 +55,7 @@ _CHANNEL_OPTIONS = [
     # (grpc.http2.min_ping_interval_without_data_ms), else it ends the connection.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     # Each channel connects at once instead of inheriting the backoff of the last
     # one; `session.py` decides when to try again.
@@ -61,14 +64,17 @@ _CHANNEL_OPTIONS = [
 ]
 
 
-def open_channel(address: str, hello: Hello | None = None) -> grpc.Channel:
+def open_channel(
+    address: str, hello: Hello | None = None, security: Security = PLAIN_TEXT
+) -> grpc.Channel:
     """Returns a channel to "host:port" or "unix:/path", connected on first use.
 
     Args:
       address: where the learner listens.
       hello: see `channel_options`.
+      security: whether and how to speak TLS.
     """
-    return grpc.insecure_channel(address, channel_options(hello))
+    return connect(address, security, channel_options(hello))
 
 
 def channel_options(hello: Hello | None = None) -> list[tuple[str, int]]:
@@ -95,17 +101,22 @@ def _message_bytes(hello: Hello) -> tuple[int, int]:
     return sent + _MESSAGE_SLACK_BYTES, received + _MESSAGE_SLACK_BYTES
 
 
-def fetch_task(channel: grpc.Channel, role: pb.Role, timeout_s: float) -> pb.Task:
-    """Asks the learner what to do.
+def fetch_task(
+    channel: grpc.Channel, role: pb.Role, timeout_s: float, security: Security = PLAIN_TEXT
+) -> pb.Task:
+    """Asks the learner what to do, showing it the token.
 
     Raises:
       LearnerUnavailableError: no answer, for now.
+      AccessError: the learner wants another token.
       IncompatibleError: the learner speaks another version.
       WireError: a task without environments.
     """
     request = pb.GetTaskRequest(protocol_version=PROTOCOL_VERSION, role=role)
     with _translated_errors():
-        task = pb_grpc.InferenceStub(channel).GetTask(request, timeout=timeout_s)
+        task = pb_grpc.InferenceStub(channel).GetTask(
+            request, timeout=timeout_s, metadata=security.metadata
+        )
     if task.protocol_version != PROTOCOL_VERSION:
         wanted, got = f"the actor's {PROTOCOL_VERSION}", f"the learner's {task.protocol_version}"
         raise IncompatibleError(expected("protocol_version", wanted, got))
@@ -135,11 +146,18 @@ class PolicyStream:
     most a second, whatever the learner does.
     """
 
-    def __init__(self, channel: grpc.Channel, hello: Hello, timeout_s: float) -> None:
-        """Opens the stream and waits for the welcome.
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        hello: Hello,
+        timeout_s: float,
+        security: Security = PLAIN_TEXT,
+    ) -> None:
+        """Opens the stream, showing the token, and waits for the welcome.
 
         Raises:
           LearnerUnavailableError: no welcome within `timeout_s`, or no learner.
+          AccessError: the learner wants another token.
           WireError, IncompatibleError: the learner refuses the hello.
         """
         self._hello = hello
@@ -147,7 +165,7 @@ class PolicyStream:
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._responses: queue.SimpleQueue[pb.ActResponse | SeedError] = queue.SimpleQueue()
         self._requests.put(encode_hello(hello).SerializeToString())
-        self._call = act_method(channel)(iter(self._requests.get, None))
+        self._call = act_method(channel)(iter(self._requests.get, None), metadata=security.metadata)
         self._reader = threading.Thread(target=self._read, name="policy-stream", daemon=True)
         self._reader.start()
         try:

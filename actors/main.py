@@ -18,6 +18,7 @@ from actors.args import ActorArgs
 from actors.session import Session
 from seed.allocator import keep_freed_memory
 from seed.errors import EnvironmentFailedError, SeedError
+from seed.logs import json_log
 
 _PARENT_POLL_S = 1.0
 
@@ -32,9 +33,12 @@ def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     keep_freed_memory()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s actor: %(message)s")
     try:
-        run(tyro.cli(ActorArgs, prog="seed actor", args=argv), threading.Event())
+        args = tyro.cli(ActorArgs, prog="seed actor", args=argv)
+        if args.log_format == "json":
+            return _run_logging_json(args)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s actor: %(message)s")
+        run(args, threading.Event())
     except KeyboardInterrupt:
         return 0
     except EnvironmentFailedError:
@@ -43,6 +47,15 @@ def main(argv: Sequence[str]) -> int:
     except SeedError as error:
         print(f"seed actor: {error}", file=sys.stderr)
         return 1
+    return 0
+
+
+def _run_logging_json(args: ActorArgs) -> int:
+    try:
+        with json_log("actor"):
+            run(args, threading.Event())
+    except Exception:
+        return 1  # logged already
     return 0
 
 

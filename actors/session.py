@@ -9,6 +9,7 @@ import random
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,9 +18,12 @@ from actors.client import LONGEST_WAIT_S, PolicyStream, fetch_task, open_channel
 from actors.envs import decode_settings, make_group, make_video_group
 from actors.group import EnvGroup
 from actors.loop import run_loop
+from actors.metrics import ActorMetrics, CountedConnection
+from seed.channel import access_problem
 from seed.config import EnvConfig
 from seed.errors import LearnerUnavailableError
 from seed.pb import inference_pb2 as pb
+from seed.security import load_security
 from seed.wire import Hello
 
 _FIRST_BACKOFF_S = 0.5
@@ -34,47 +38,68 @@ class _Work(NamedTuple):
 
 
 class Session:
-    """Serves one learner address with one set of environments.
+    """Serves a learner, one of those it may go to, with one set of environments.
 
     run: +-> GetTask -> environments (kept if they fit) -> Act -> loop --+
          |                                                              |
          +------ wait, twice as long each time, up to max_backoff_s <---+
-                 (learner away; any other error ends the actor)
+                 (learner away: try the next; any other error ends the actor)
     """
 
     def __init__(self, args: ActorArgs) -> None:
+        """Raises ConfigError: a file that the flags name, or the metrics' port, is no use."""
         self._args = args
+        # In an order of its own, so that a fleet spreads over the learners.
+        self._addresses = deque(random.sample(args.addresses, len(args.addresses)))
+        self._security = load_security(args.tls_files, args.token_file)
         self._role = pb.ROLE_TRAIN if args.role == "train" else pb.ROLE_EVAL
         self._run_id = uuid.uuid4().hex
         self._work: _Work | None = None
         self._groups: list[EnvGroup] = []
         self._delays_s = backoff_delays_s(args.max_backoff_s)
+        self._metrics: ActorMetrics | None = None
+        if args.metrics_port is not None:
+            self._metrics = ActorMetrics(args.metrics_host, args.metrics_port)
+
+    @property
+    def address(self) -> str:
+        """Of the learner that it serves now, or tries to."""
+        return self._addresses[0]
 
     def run(self, stop: threading.Event) -> None:
         """Steps environments until `stop` is set.
 
         Raises:
-          SeedError: anything but a learner that is away.
+          SeedError: anything but a learner that is away; AccessError: one that is there,
+            but wants another token, certificate or TLS setting.
         """
         while not stop.is_set():
             try:
                 self._serve(stop)
             except LearnerUnavailableError as error:
+                if problem := access_problem(self.address, self._security):
+                    raise problem from error
+                self._addresses.rotate(-1)
                 delay_s = next(self._delays_s)
                 logging.warning("%s; reconnecting in %.1f s", error, delay_s)
                 _wait(stop, delay_s)
 
     def close(self) -> None:
-        """Closes the environments."""
+        """Closes the environments, and serves metrics no more."""
+        self._close_groups()
+        if self._metrics is not None:
+            self._metrics.close()
+
+    def _close_groups(self) -> None:
         for group in self._groups:
             group.close()
         self._groups = []
         self._work = None
 
     def _serve(self, stop: threading.Event) -> None:
-        args = self._args
-        with open_channel(args.learner) as channel:
-            task = fetch_task(channel, self._role, args.connect_timeout_s)
+        args, security = self._args, self._security
+        with open_channel(self.address, security=security) as channel:
+            task = fetch_task(channel, self._role, args.connect_timeout_s, security)
         self._prepare(task)
         hello = Hello(
             run_id=self._run_id,
@@ -83,19 +108,26 @@ class Session:
             spec=self._groups[0].spec,
         )
         with (
-            open_channel(args.learner, hello) as channel,
-            PolicyStream(channel, hello, args.connect_timeout_s) as stream,
+            open_channel(self.address, hello, security) as channel,
+            PolicyStream(channel, hello, args.connect_timeout_s, security) as stream,
         ):
             logging.info(
                 "connected to run %s at %s: %s, %d environments in %d groups",
                 stream.welcome.run_name,
-                args.learner,
+                self.address,
                 task.env_id,
                 sum(hello.group_sizes),
                 len(hello.group_sizes),
             )
             self._delays_s = backoff_delays_s(args.max_backoff_s)
+            self._run_loop(stream, stop)
+
+    def _run_loop(self, stream: PolicyStream, stop: threading.Event) -> None:
+        if self._metrics is None:
             run_loop(self._groups, stream, stop)
+            return
+        with self._metrics.connected(sum(group.num_envs for group in self._groups)):
+            run_loop(self._groups, CountedConnection(stream, self._metrics), stop)
 
     def _prepare(self, task: pb.Task) -> None:
         """Makes the task's environments, unless those of the last task fit."""
@@ -107,7 +139,7 @@ class Session:
         )
         if work == self._work:
             return
-        self.close()
+        self._close_groups()
         if video:
             self._groups = [make_video_group(work.env, video, base_seed=task.base_seed)]
         else:

@@ -313,7 +313,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
         meta = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(expected(str(file), "a readable file", error.strerror)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(expected(str(file), "JSON", error)) from error
     version = meta.get("format_version") if isinstance(meta, dict) else None
     if version != FORMAT_VERSION:

@@ -12,19 +12,21 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from learner.checkpoint import Checkpoint, load_checkpoint
+from learner.listening import check_listen_addresses
 from learner.live_view import LiveView
+from learner.prometheus import PrometheusSink
 from learner.rank_reports import RankReports
 from learner.ranks import Ranks
 from learner.runtime import Learner
-from learner.server import check_listen_addresses
 from learner.setup import LocalActors, StopRequest, device_of, set_up_torch
-from learner.sinks import JsonlSink, LogSink, Sink, TensorBoardSink
+from learner.sinks import JsonlSink, LogSink, Sink, SteadySink, TensorBoardSink
 from seed.args import LearnerArgs
 from seed.config_file import dump_config
-from seed.errors import SeedError
+from seed.errors import ConfigError, SeedError, expected
+from seed.logs import json_log
+from seed.security import Security, load_security
 from seed.torchrun import Place, local_address, place_from_environment
 
 _LOG = logging.getLogger(__name__)
@@ -40,15 +42,31 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     stderr).
 
     Raises:
-      SeedError: something the user can mend, before or during the run.
+      SeedError: something the user can mend, before or during the run. With a log in
+        JSON it is logged instead.
     """
+    place = place_from_environment()
+    if args.log_format == "text":
+        return _run(preset, args, actors, place)
+    try:
+        with json_log(_name_of(place)):
+            return _run(preset, args, actors, place)
+    except Exception:
+        return 1  # logged already
+
+
+def _name_of(place: Place) -> str:
+    return "learner" if place.size == 1 else f"learner {place.rank}"
+
+
+def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Place) -> int:
     stop = StopRequest()
     assert args.run_dir is not None, "parse_preset sets it"
-    place = place_from_environment()
+    security = load_security(args.tls_files, args.token_file)
     addresses = tuple(local_address(address, place) for address in args.listen)
     if actors is not None:
         addresses += (actors.address,)
-    check_listen_addresses(addresses, insecure=args.insecure)
+    check_listen_addresses(addresses, security, insecure=args.insecure)
     config = args.config.learner
     device = set_up_torch(
         device_of(place, config.device),
@@ -56,9 +74,7 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
         train_threads=config.train_threads,
     )
     checkpoint = _find_checkpoint(args)
-    args.run_dir.mkdir(parents=True, exist_ok=True)
-    if not place.rank:
-        dump_config(args.config, args.run_dir / "config.yaml", name=preset)
+    _make_run_dir(preset, args, place)
     merge = RankReports(place).merge
     with _sinks(args, checkpoint, place) as sinks:
         learner = Learner(
@@ -69,15 +85,15 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
             ranks=Ranks(place),
         )
         try:
-            _LOG.info("run directory %s", args.run_dir)
-            _serve(learner, addresses, actors, lambda: _report(learner, merge, sinks), stop)
+            _start(learner, addresses, security)
+            _serve(learner, actors, lambda: _report(learner, merge, sinks), stop)
         finally:
             if actors is not None:
                 actors.close()
             learner.close()
             final = _report(learner, merge, sinks)
     if learner.failure is not None:
-        if isinstance(learner.failure, SeedError):
+        if isinstance(learner.failure, SeedError) or args.log_format == "json":
             raise learner.failure
         traceback.print_exception(learner.failure)
         return 1
@@ -86,6 +102,18 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     elif not place.rank:
         print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
     return 0
+
+
+def _make_run_dir(preset: str, args: LearnerArgs, place: Place) -> None:
+    assert args.run_dir is not None
+    try:
+        args.run_dir.mkdir(parents=True, exist_ok=True)
+        if not place.rank:
+            dump_config(args.config, args.run_dir / "config.yaml", name=preset)
+    except OSError as error:
+        wanted = "a directory that can be written"
+        got = f"{args.run_dir}: {error.strerror}"
+        raise ConfigError(expected("run_dir", wanted, got)) from error
 
 
 def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
@@ -102,46 +130,64 @@ def _sinks(args: LearnerArgs, checkpoint: Checkpoint | None, place: Place) -> It
 
     Of learners that train together the first has the reports of all.
     """
+    with contextlib.ExitStack() as stack:
+        sinks: list[Sink] = []
+        if not place.rank:
+            for sink in _open_sinks(args, checkpoint, place):
+                sinks.append(sink)
+                stack.callback(sink.close)
+        if args.log_format == "text":
+            stack.enter_context(_text_log(sinks, _name_of(place)))
+        yield sinks
+
+
+def _open_sinks(args: LearnerArgs, checkpoint: Checkpoint | None, place: Place) -> Iterator[Sink]:
+    """Opens one after the other, so that what is open can be closed if the next fails."""
     assert args.run_dir is not None
-    run_dir: Path = args.run_dir
     total = args.config.learner.total_env_steps
+    yield SteadySink(JsonlSink(args.run_dir / "metrics.jsonl"))
     resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
-    sinks: list[Sink] = []
-    if not place.rank:
-        sinks.append(JsonlSink(run_dir / "metrics.jsonl"))
-        sinks.append(TensorBoardSink(run_dir, resumed_at=resumed_at))
-    handler: logging.Handler = logging.StreamHandler()
-    if place.size == 1 and sys.stdout.isatty() and not args.json:
-        view = LiveView(f"{run_dir.name} on {args.config.env.env_id}", total)
-        handler = view.log_handler()
-        sinks.append(view)
-    elif not place.rank:
-        sinks.append(LogSink(total))
-    name = "learner" if place.size == 1 else f"learner {place.rank}"
+    yield SteadySink(TensorBoardSink(args.run_dir, resumed_at=resumed_at))
+    if args.metrics_port is not None:
+        yield PrometheusSink(args.metrics_host, args.metrics_port)
+    is_seen = sys.stdout.isatty() and not args.json and args.log_format == "text"
+    if place.size == 1 and is_seen:
+        yield LiveView(f"{args.run_dir.name} on {args.config.env.env_id}", total)
+    else:
+        yield LogSink(total)
+
+
+@contextlib.contextmanager
+def _text_log(sinks: list[Sink], name: str) -> Iterator[None]:
+    """Sends the log to stderr, or into the live view if there is one."""
+    views = [sink for sink in sinks if isinstance(sink, LiveView)]
+    handler = views[0].log_handler() if views else logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"%(asctime)s {name}: %(message)s"))
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.addHandler(handler)
     try:
-        yield sinks
+        yield
     finally:
         root.removeHandler(handler)
-        for sink in sinks:
-            sink.close()
+
+
+def _start(learner: Learner, addresses: tuple[str, ...], security: Security) -> None:
+    """Begins to serve, and says where."""
+    _LOG.info("run directory %s", learner.run_dir)
+    if learner.counters.env_steps:
+        steps = learner.counters.env_steps
+        _LOG.info("resuming %s at %s env steps", learner.run_dir, f"{steps:,}")
+    _LOG.info("listening on %s", ", ".join(learner.start(addresses, security)))
 
 
 def _serve(
     learner: Learner,
-    addresses: tuple[str, ...],
     actors: LocalActors | None,
     report: Callable[[], object],
     stop: StopRequest,
 ) -> None:
     """Reports and looks after the actors until the learner has finished."""
-    if learner.counters.env_steps:
-        steps = learner.counters.env_steps
-        _LOG.info("resuming %s at %s env steps", learner.run_dir, f"{steps:,}")
-    _LOG.info("listening on %s", ", ".join(learner.start(addresses)))
     if actors is not None:
         actors.start()
     reported_at = time.monotonic()

@@ -19,7 +19,7 @@ METRICS: dict[str, str] = {
     "env_steps": "actions applied by training actors since the run began, resumes included",
     "env_frames": "emulator frames: env_steps times the environment's frames per step",
     "env_steps_per_s": "env steps per second over the window",
-    "learner_steps": "optimiser updates since the run began",
+    "learner_steps": "optimiser updates since the run began, those left out as not finite included",
     "wall_s": "seconds of running since the run began, resumes included",
     "episodes": "full games ended since the run began",
     "episode/return_mean": "mean undiscounted raw return of the full games ended in the window",
@@ -35,6 +35,7 @@ METRICS: dict[str, str] = {
     "policy/entropy_mean": "entropy of the target policy in nats, mean over valid steps",
     "policy/entropy_cost": "weight of the entropy bonus in the loss",
     "loss/total": "the loss as loss_reduction makes it, mean over updates",
+    "loss/non_finite": "updates of the window left out because loss or gradient was not finite",
     "loss/*": "one term of the loss without its weight, mean over valid steps and updates; "
     "td_error_mean: |TD error|, rescaled by h; priority_mean: what replay is told",
     "policy/q_mean": "Q of the actions taken, rescaled by h, mean over sequences and updates",
@@ -51,13 +52,25 @@ METRICS: dict[str, str] = {
     "replay/priority_mean": "mean priority to the power of priority_exponent",
     "actors/connected": "actors connected at the time of the report",
     "envs/connected": "their environments",
+    "actors/refused": "streams that the learner ended in the window, for what their actor sent or "
+    "did not send; the log says why",
     "time/*_share": "<thread>_<activity>: share of the window that the thread spent so, [0, 1]",
 }
+
+# Of these, which only ever grow while a run goes on without a restart.
+TOTALS = frozenset({"env_steps", "env_frames", "learner_steps", "wall_s", "episodes"})
 
 
 def is_known(name: str) -> bool:
     """Tells whether `METRICS` documents `name`."""
-    return any(fnmatchcase(name, pattern) for pattern in METRICS)
+    return meaning_of(name) is not None
+
+
+def meaning_of(name: str) -> str | None:
+    """Returns what `METRICS` says of `name`: its own entry, or the first pattern it fits."""
+    if name in METRICS:
+        return METRICS[name]
+    return next((text for pattern, text in METRICS.items() if fnmatchcase(name, pattern)), None)
 
 
 class ThreadClock:

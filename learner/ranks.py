@@ -7,11 +7,14 @@ by the trainer thread, but for the place itself.
 
 import dataclasses
 import datetime
+import os
 from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from seed.agent_config import R2D2Config
 from seed.config import RunConfig
@@ -52,7 +55,13 @@ class Ranks:
             return
         tensors = [*network.parameters(), *network.buffers()]
         on_gpu = bool(tensors) and tensors[0].is_cuda
-        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=_PATIENCE)
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=_own_store(self.rank, self.size),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=_PATIENCE,
+        )
         self._joined = True
         steps = torch.tensor([learner_step, -learner_step], device=tensors[0].device)
         dist.all_reduce(steps, dist.ReduceOp.MAX)
@@ -99,6 +108,16 @@ class Ranks:
     @property
     def _device(self) -> str:
         return "cuda" if dist.get_backend() == "nccl" else "cpu"
+
+
+def _own_store(rank: int, size: int) -> PrefixStore:
+    """Returns where the ranks leave their addresses for each other.
+
+    torchrun keeps one store for all restarts, and a rank that is early would find the
+    address that another had before.
+    """
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=_PATIENCE))
+    return PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
 
 
 def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:

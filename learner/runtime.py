@@ -24,6 +24,7 @@ from learner.counters import Counters
 from learner.metrics import Metrics
 from learner.ranks import Ranks, share_of
 from learner.server import InferenceService, ServerThread, check_same_environment
+from learner.session import Patience
 from learner.setup import trains_in_process
 from learner.trainer_process.handle import TrainerProcess
 from learner.training import Training
@@ -31,6 +32,7 @@ from seed import wire
 from seed.config import RunConfig
 from seed.config_file import env_settings_to_json
 from seed.pb import inference_pb2 as pb
+from seed.security import Security
 from seed.serialization import structure, unstructure
 from seed.specs import EnvSpec
 
@@ -65,6 +67,7 @@ class Learner:
         self._checkpoint_dir = run_dir / "checkpoints"
         self._admission = threading.Lock()
         self._batcher = Batcher(config.inference)
+        self._patience = Patience(step_s=config.inference.actor_timeout_s)
         self._server: ServerThread | None = None
         self._acting: Acting | None = None
         self._training: Training | TrainerProcess | None = None
@@ -86,7 +89,7 @@ class Learner:
         """Seconds the run has been going, restarts included."""
         return self._earlier_wall_s + time.monotonic() - self._started_at
 
-    def start(self, addresses: tuple[str, ...]) -> list[str]:
+    def start(self, addresses: tuple[str, ...], security: Security) -> list[str]:
         """Begins to serve; returns the addresses bound. Raises ConfigError."""
         if trains_in_process(self._device, self.config.learner.train_in):
             # Now, as it takes seconds to start.
@@ -99,7 +102,9 @@ class Learner:
                 on_finished=self.finished.set,
                 on_failure=self.fail,
             )
-        self._server = ServerThread(self._make_service, addresses, self.fail)
+        self._server = ServerThread(
+            self._make_service, addresses, self.fail, security, self._patience
+        )
         return self._server.start()
 
     def stop(self) -> None:
@@ -149,6 +154,7 @@ class Learner:
             admit=self._admit,
             batcher=self._batcher,
             metrics=self.metrics,
+            patience=self._patience,
         )
 
     def _make_task(self) -> pb.Task:

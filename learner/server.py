@@ -6,27 +6,30 @@ the inference thread through `call_soon_threadsafe`.
 
 import asyncio
 import contextlib
-import ipaddress
-import socket
+import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import grpc
 import numpy as np
 import uvloop
+from google.protobuf.message import DecodeError
 from grpc.aio import EOF  # pyright: ignore[reportAttributeAccessIssue] (missing in the stubs)
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from learner.batcher import Batcher, Request
+from learner.authentication import interceptors, server_credentials
+from learner.batcher import Batcher
+from learner.listening import bind
 from learner.metrics import Metrics
+from learner.session import Patience, Session, SilenceWatch
 from learner.slots import SlotAllocator
+from learner.transport import server_options
 from seed import wire
 from seed.errors import (
-    ConfigError,
     IncompatibleError,
     SeedError,
+    SilenceError,
     SpecError,
     WireError,
     expected,
@@ -35,78 +38,17 @@ from seed.errors import (
 from seed.framing import parse_request
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
+from seed.security import PLAIN_TEXT, Security
 from seed.specs import EnvSpec
 
-# Largest message accepted before a stream's exact sizes are known and checked.
-MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+_LOG = logging.getLogger(__name__)
 
-MAX_PORT = 65_535
+# What health checks ask for: the learner as a whole, or its service by name.
+_HEALTH_NAMES = ("", pb.DESCRIPTOR.services_by_name["Inference"].full_name)
 
-_SERVER_OPTIONS = [
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A busy port is an error, not a second listener that gets half the actors.
-    ("grpc.so_reuseport", 0),
-    # Actors ping every 30 s, also while a paused learner sends them nothing, which
-    # gRPC would by default take for abuse.
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-]
-
-
-class Session:
-    """One connected actor. Belongs to the server's event loop."""
-
-    def __init__(self, hello: wire.Hello, slots: np.ndarray) -> None:
-        self.hello = hello
-        self.slots = slots
-        self.is_open = True
-        self.outbox: asyncio.Queue[pb.ActResponse | None] = asyncio.Queue()
-        bounds = np.cumsum(hello.group_sizes)[:-1]
-        self._slots_of_group = np.split(slots, bounds)
-        self._started: set[int] = set()
-        self._unanswered: set[int] = set()
-
-    @property
-    def num_envs(self) -> int:
-        return len(self.slots)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request of this session is in flight."""
-        return not self._unanswered
-
-    def make_request(
-        self, outputs: wire.EnvOutputs, reply: Callable[[np.ndarray], None]
-    ) -> Request:
-        """Returns the request for one step of a group.
-
-        Raises:
-          WireError: the group has an unanswered message, or starts mid-episode.
-        """
-        group = outputs.group
-        if group in self._unanswered:
-            raise WireError(expected("group", "one without an unanswered message", group))
-        is_start = group not in self._started
-        if is_start and not outputs.is_first.all():
-            raise WireError(
-                expected("step_flags", "IS_FIRST everywhere in a group's first message", "less")
-            )
-        self._started.add(group)
-        self._unanswered.add(group)
-        return Request(
-            outputs=outputs,
-            slots=self._slots_of_group[group],
-            is_session_start=is_start,
-            is_eval=self.hello.role == pb.ROLE_EVAL,
-            reply=reply,
-            submitted_at=time.monotonic(),
-        )
-
-    def deliver(self, group: int, actions: np.ndarray) -> None:
-        """Queues the answer to a group's message for sending."""
-        self._unanswered.discard(group)
-        if self.is_open:
-            self.outbox.put_nowait(wire.encode_actions(group, actions, self.hello.spec))
+# Details of a status travel as HTTP/2 metadata, which gRPC bounds at 8 KiB; and an error
+# may quote what a stranger sent.
+_MAX_DETAILS = 1_000
 
 
 class InferenceService(pb_grpc.InferenceServicer):
@@ -119,6 +61,7 @@ class InferenceService(pb_grpc.InferenceServicer):
         admit: Callable[[EnvSpec], str],
         batcher: Batcher,
         metrics: Metrics,
+        patience: Patience | None = None,
     ) -> None:
         """`admit` takes an actor's spec and returns the run's name, or raises SeedError
         if the spec is not the run's. It may take seconds: the first call builds the
@@ -127,6 +70,7 @@ class InferenceService(pb_grpc.InferenceServicer):
         self._admit = admit
         self._batcher = batcher
         self._metrics = metrics
+        self._patience = patience or Patience()
         self._allocator = SlotAllocator()
         self._sessions: set[Session] = set()
 
@@ -146,7 +90,18 @@ class InferenceService(pb_grpc.InferenceServicer):
         try:
             await self._serve(context)
         except SeedError as error:
-            await context.abort(status_of(error), str(error))
+            await self._refuse(context, error)
+
+    async def _refuse(self, context: grpc.aio.ServicerContext, error: SeedError) -> None:
+        """Ends the stream with the status of `error`."""
+        details = str(error)[:_MAX_DETAILS]
+        self._metrics.sum("actors/refused", 1)
+        _LOG.warning("ended the stream of %s: %s", context.peer(), details)
+        # A peer that does not read does not take the status either: it gets it if it ever
+        # reads on.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._patience.goodbye_s):
+                await context.abort(status_of(error), details)
 
     async def _serve(self, context: grpc.aio.ServicerContext) -> None:
         hello = await self._read_hello(context)
@@ -156,22 +111,45 @@ class InferenceService(pb_grpc.InferenceServicer):
         try:
             welcome = pb.Welcome(run_name=run_name, envs_connected=self._num_envs)
             session.outbox.put_nowait(pb.ActResponse(welcome=welcome))
-            while (data := await context.read()) is not EOF:
-                self._submit(session, data)
+            await self._read_steps(session, context)
         finally:
             self._close(session)
-            # Not cancelled: a write that has begun cannot be taken back, and gRPC sends
-            # no status while it is under way.
+            # Not cancelled at once: a write that has begun cannot be taken back, and gRPC
+            # sends no status while it is under way.
             session.outbox.put_nowait(None)
+            await asyncio.wait({writer}, timeout=self._patience.goodbye_s)
+            writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
 
     async def _read_hello(self, context: grpc.aio.ServicerContext) -> wire.Hello:
-        data = await context.read()
+        limit_s = self._patience.hello_s
+        try:
+            async with asyncio.timeout(limit_s):
+                data = await context.read()
+        except TimeoutError as error:
+            wanted = f"one within {limit_s:g} s of the stream's start"
+            raise SilenceError(expected("hello", wanted, "silence")) from error
         message = None if data is EOF else parse_request(data).message
         if message is None or message.WhichOneof("payload") != "hello":
             raise WireError(expected("payload", "hello as the first message", _payload(message)))
         _check_version(message.hello.protocol_version)
         return wire.decode_hello(message.hello)
+
+    async def _read_steps(self, session: Session, context: grpc.aio.ServicerContext) -> None:
+        """Submits what the actor sends until it ends its side of the stream."""
+        limit_s = self._patience.step_s
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(None) as deadline:
+                watch = SilenceWatch(session, limit_s, lambda: deadline.reschedule(loop.time()))
+                try:
+                    while (data := await context.read()) is not EOF:
+                        self._submit(session, data)
+                finally:
+                    watch.close()
+        except TimeoutError as error:
+            wanted = f"a step within {limit_s:g} s of the last answer"
+            raise SilenceError(expected("env_outputs", wanted, "silence")) from error
 
     def _submit(self, session: Session, data: bytes) -> None:
         request = parse_request(data)
@@ -240,7 +218,7 @@ def _add_service(server: grpc.aio.Server, service: "InferenceService") -> None:
     handlers = {
         "GetTask": grpc.unary_unary_rpc_method_handler(
             service.GetTask,
-            request_deserializer=pb.GetTaskRequest.FromString,
+            request_deserializer=_parse_task_request,
             response_serializer=pb.Task.SerializeToString,
         ),
         "Act": grpc.stream_stream_rpc_method_handler(
@@ -249,6 +227,15 @@ def _add_service(server: grpc.aio.Server, service: "InferenceService") -> None:
     }
     generic = grpc.method_handlers_generic_handler("seed.v1.Inference", handlers)
     server.add_generic_rpc_handlers((generic,))
+
+
+def _parse_task_request(data: bytes) -> pb.GetTaskRequest:
+    """Takes bytes that are no request for an empty one, which is refused for its version;
+    gRPC itself would log a traceback for each."""
+    try:
+        return pb.GetTaskRequest.FromString(data)
+    except DecodeError:
+        return pb.GetTaskRequest()
 
 
 def _check_version(version: int) -> None:
@@ -264,43 +251,6 @@ def check_same_environment(ours: EnvSpec, theirs: EnvSpec) -> None:
         raise IncompatibleError(f"this run's {error}") from error
 
 
-def check_listen_addresses(addresses: Sequence[str], *, insecure: bool) -> None:
-    """Refuses addresses that would let strangers in.
-
-    Raises:
-      ConfigError: an address beyond this machine without `insecure`, a malformed one,
-        or none at all.
-    """
-    if not addresses:
-        raise ConfigError(expected("listen", "one or more addresses", "none"))
-    for address in addresses:
-        _check_address(address)
-        if not insecure and not _is_local(address):
-            wanted = "a unix socket or loopback address, or --insecure (traffic is unencrypted)"
-            raise ConfigError(expected("listen", wanted, address))
-
-
-def _check_address(address: str) -> None:
-    # gRPC makes something of everything: "localhost" would be port 443.
-    if address.startswith("unix:") and len(address) > len("unix:"):
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > MAX_PORT:
-        raise ConfigError(expected("listen", "host:port (0 .. 65535) or unix:PATH", address))
-
-
-def _is_local(address: str) -> bool:
-    if address.startswith("unix:"):
-        return True
-    host = address.rpartition(":")[0].strip("[]")
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class ServerThread:
     """Runs the service on an event loop of its own, from `start` to `close`."""
 
@@ -309,10 +259,14 @@ class ServerThread:
         service_factory: Callable[[], InferenceService],
         addresses: Sequence[str],
         on_failure: Callable[[BaseException], None],
+        security: Security = PLAIN_TEXT,
+        patience: Patience | None = None,
     ) -> None:
         self._service_factory = service_factory
         self._addresses = addresses
+        self._security = security
         self._on_failure = on_failure
+        self._patience = patience or Patience()
         self._bound: list[str] = []
         self._listening = threading.Event()
         self._startup_error: BaseException | None = None
@@ -352,37 +306,19 @@ class ServerThread:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        server = grpc.aio.server(
+            options=server_options(self._patience), interceptors=interceptors(self._security)
+        )
         _add_service(server, self._service_factory())
         health_service = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
-        await health_service.set("", health_pb2.HealthCheckResponse.SERVING)
-        self._bound = [_bind(server, address) for address in self._addresses]
+        for name in _HEALTH_NAMES:
+            await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
+        credentials = server_credentials(self._security)
+        self._bound = [bind(server, address, credentials) for address in self._addresses]
         await server.start()
         self._listening.set()
         await self._stop.wait()
         await health_service.enter_graceful_shutdown()
         # Actors whose stream ends so retry until a learner is back.
         await server.stop(grace=None)
-
-
-def _bind(server: grpc.aio.Server, address: str) -> str:
-    if address.startswith("unix:") and _somebody_listens(address.removeprefix("unix:")):
-        # gRPC would take the socket's path away from its owner.
-        raise ConfigError(expected("listen", "a socket that no server listens on", address))
-    try:
-        port = server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise ConfigError(expected("listen", "an address that can be bound", address)) from error
-    if address.startswith("unix:"):
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
-
-
-def _somebody_listens(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-        return True

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -70,6 +71,34 @@ class TensorBoardSink:
 
     def close(self) -> None:
         self._writer.close()
+
+
+class SteadySink:
+    """Lets a run outlive the files of another sink: a full disk may be emptied.
+
+    What could not be written is lost, or comes later; it is said once, not every report.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        """Takes over `sink`."""
+        self._sink = sink
+        self._is_failing = False
+
+    def write(self, step: int, report: dict[str, float]) -> None:
+        self._try(lambda: self._sink.write(step, report))
+
+    def close(self) -> None:
+        self._try(self._sink.close)
+
+    def _try(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except OSError as error:
+            if not self._is_failing:
+                _LOG.error("%s cannot be written: %s", type(self._sink).__name__, error)
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
 
 class LogSink:

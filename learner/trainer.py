@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from learner.agents.base import Agent
 from learner.algos.optimizers import learning_rate_at, make_optimizer
 from learner.experience import Batch, Experience
+from learner.finite_guard import FiniteGuard
 from learner.gradients import Gradients
 from learner.metrics import Metrics, ThreadClock
 from learner.progress import Progress
@@ -37,12 +38,15 @@ class Trainer:
         metrics: Metrics,
         num_threads: int = 1,
         ranks: Ranks | None = None,
+        guard: FiniteGuard | None = None,
     ) -> None:
-        """`num_threads` share the work of each batch, on the CPU; so do `ranks`."""
+        """`num_threads` share the work of each batch, on the CPU; so do `ranks`. Without a
+        `guard` every update is made, whatever it would do to the weights."""
         self.agent = agent
         self.network = _channels_last(network.train())
         self._config = config
         self._metrics = metrics
+        self._guard = guard
         self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._optimizer = make_optimizer(self._parameters, config)
         self._ranks = ranks or Ranks()
@@ -59,6 +63,10 @@ class Trainer:
 
         Returns:
           The unrolls' new priorities, float32 [B], from an agent that gives any.
+
+        Raises:
+          NonFiniteLossError: too many updates in a row would not have been finite. Each
+            was left out, and the weights are as they were before it.
         """
         learning_rate = learning_rate_at(self._config, progress)
         for group in self._optimizer.param_groups:
@@ -70,9 +78,16 @@ class Trainer:
         )
         max_norm = self._config.max_grad_norm or float("inf")
         grad_norm = nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
+        # One transfer for all scalars, not one each; before the step, which depends on it.
+        # They are sums over the ranks, so all of these decide alike.
+        values = _to_host(metrics | {"optimizer/grad_norm_mean": grad_norm})
+        if self._guard is not None and not self._guard.admits(values, batch, learner_step):
+            # Never to be sampled again: sequences whose loss is no number.
+            return None if priorities is None else priorities.nan_to_num(0, posinf=0)
         self._optimizer.step()
         self.agent.after_update(self.network, learner_step + 1)
-        self._report(metrics | {"optimizer/grad_norm_mean": grad_norm})
+        for name, value in values.items():
+            self._metrics.mean(name, value)
         self._report_lag(batch.unrolls, learner_step)
         self._metrics.gauge("optimizer/learning_rate", learning_rate)
         return priorities
@@ -90,12 +105,6 @@ class Trainer:
         """Ends the threads that share the work."""
         self._gradients.close()
 
-    def _report(self, values: dict[str, Tensor]) -> None:
-        # One transfer for all scalars, not one each.
-        scalars = torch.stack([value.detach() for value in values.values()]).tolist()
-        for name, scalar in zip(values, scalars, strict=True):
-            self._metrics.mean(name, scalar)
-
     def _report_lag(self, unrolls: Unrolls, learner_step: int) -> None:
         mask = transitions(unrolls.rows, discount_factor=1.0).mask
         lags = (learner_step - unrolls.policy_versions[:-1]) * mask
@@ -103,6 +112,11 @@ class Trainer:
         if num_valid:
             self._metrics.mean("policy/lag_mean", total / num_valid, num_valid)
             self._metrics.max("policy/lag_max", largest)
+
+
+def _to_host(values: dict[str, Tensor]) -> dict[str, float]:
+    scalars = torch.stack([value.detach() for value in values.values()]).tolist()
+    return dict(zip(values, scalars, strict=True))
 
 
 def _channels_last(network: nn.Module) -> nn.Module:

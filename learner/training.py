@@ -17,6 +17,7 @@ from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
 from learner.checkpoint import Checkpoint, load_replay, save_checkpoint
 from learner.experience import Experience
+from learner.finite_guard import FiniteGuard
 from learner.fresh_unrolls import FreshUnrolls
 from learner.inference import example_step
 from learner.metrics import Metrics
@@ -92,7 +93,15 @@ class Training:
         torch.manual_seed(config.rng_seed)
         network = agent.build_network().to(device)
         num_threads = num_train_threads(device, config.learner.train_threads)
-        self._trainer = Trainer(agent, network, config.optimizer, metrics, num_threads, ranks)
+        self._trainer = Trainer(
+            agent,
+            network,
+            config.optimizer,
+            metrics,
+            num_threads,
+            ranks,
+            self._make_guard(ranks),
+        )
         self._experience = self._make_experience(checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
@@ -141,6 +150,13 @@ class Training:
         self._trainer.close()
         self._ranks.leave()
 
+    def _make_guard(self, ranks: Ranks) -> FiniteGuard:
+        directory = self._checkpoint_dir.with_name("non_finite")
+        if ranks.size > 1:
+            directory /= f"rank-{ranks.rank}"  # each has its own share of a batch
+        limit = self._config.optimizer.max_non_finite_updates
+        return FiniteGuard(directory, self._metrics, max_in_a_row=limit)
+
     def _make_experience(self, checkpoint: Checkpoint | None) -> Experience:
         config = self._config.agent
         if not isinstance(config, R2D2Config):
@@ -181,9 +197,9 @@ class Training:
             return
         try:
             self.save()
-        except CheckpointError:
+        except CheckpointError as error:
             # A full disk may be emptied; the run is worth more than this checkpoint.
-            _LOG.exception("no checkpoint this time")
+            _LOG.error("no checkpoint this time: %s", error)
         self._save_due_at = time.monotonic() + self._config.learner.checkpoint_every_s
 
     def _run(self) -> None:

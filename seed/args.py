@@ -11,10 +11,13 @@ from typing import TypeVar
 
 import tyro
 
+from seed.addresses import check_metrics_port
 from seed.config import RunConfig
 from seed.config_file import load_config
 from seed.errors import ConfigError, expected, require
+from seed.logs import LogFormat
 from seed.presets import PRESETS
+from seed.security import TlsFiles, check_cert_and_key
 from seed.torchrun import place_from_environment
 
 RUNS = Path("runs")
@@ -35,11 +38,40 @@ class LearnerArgs:
     """Addresses to serve actors on: host:port (port 0: any free one) or unix:PATH.
     With several learners on a machine (torchrun), of its first: the next ones take
     the following ports, or the path with a number behind it."""
+    tls_cert: Path | None = None
+    """Speak TLS at the host:port addresses: PEM file of the learner's certificate."""
+    tls_key: Path | None = None
+    """PEM file of the certificate's private key."""
+    tls_ca: Path | None = None
+    """Mutual TLS: let in only actors with a certificate that this PEM file vouches for."""
+    token_file: Path | None = None
+    """Let in only calls that carry the token in this file; health checks need none."""
     insecure: bool = False
-    """Allow addresses beyond this machine. Nothing is encrypted and no actor is
-    asked who it is: for trusted networks only."""
+    """Allow addresses beyond this machine without TLS or without a token: anyone who
+    reaches them can read along, or act as an actor."""
+    metrics_port: int | None = None
+    """Serve the newest report to Prometheus at http://<metrics-host>:<port>/metrics;
+    0: any free port. None: not at all."""
+    metrics_host: str = "127.0.0.1"
+    """Address of this machine to serve metrics at; 0.0.0.0 or :: for all. They tell how
+    the run goes, and are neither encrypted nor protected."""
+    log_format: LogFormat = "text"
+    """"text": lines for people. "json": an object a line with time, level, process,
+    message and, after an error, exception; there is no live view then."""
     json: bool = False
     """Print the final report as one JSON object on stdout, and nothing else there."""
+
+    def __post_init__(self) -> None:
+        check_cert_and_key(self.tls_files)
+        # A CA alone would ask actors for certificates over a connection without TLS.
+        if self.tls_ca is not None:
+            require(self.tls_cert is not None, "tls_cert", "a file, with --tls-ca", None)
+        check_metrics_port(self.metrics_port)
+
+    @property
+    def tls_files(self) -> TlsFiles:
+        """The files of --tls-cert, --tls-key and --tls-ca."""
+        return TlsFiles(self.tls_cert, self.tls_key, self.tls_ca)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,6 +89,7 @@ class TrainArgs(LearnerArgs):
     trained on nor counted, but take CPU time from those that are."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("num_actors", "num_eval_actors"):
             require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
 

@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 
+from seed import quiet_grpc  # noqa: F401 (before anything imports gRPC)
 from seed.errors import ConfigError, SeedError
 
 Command = Callable[[Sequence[str]], int]
@@ -46,7 +47,10 @@ def _train(argv: Sequence[str]) -> int:
     from learner.main import run_learner
 
     actors = ActorProcesses(
-        args.num_actors, num_eval_actors=args.num_eval_actors, log_dir=args.run_dir
+        args.num_actors,
+        num_eval_actors=args.num_eval_actors,
+        log_dir=args.run_dir,
+        token_file=args.token_file,
     )
     return run_learner(preset, args, actors)
 
@@ -83,6 +87,12 @@ def _eval(argv: Sequence[str]) -> int:
     return run_evaluation(args, ActorProcesses(1, extra_args=actor_flags))
 
 
+def _health(argv: Sequence[str]) -> int:
+    from seed.health import main as health_main
+
+    return health_main(argv)
+
+
 def _bench(argv: Sequence[str]) -> int:
     from seed.bench import main as bench_main
 
@@ -96,6 +106,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "learner": ("the learner alone; serves actors wherever they are", _learner),
     "actor": ("an actor; needs nothing but the learner's address", _actor),
     "eval": ("greedy full games from a checkpoint", _eval),
+    "health": ("whether a learner serves: exit code 0 or 1, for container health checks", _health),
     "bench": ("ceilings of this machine, and where runs stand against them", _bench),
 }
 

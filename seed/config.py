@@ -78,7 +78,7 @@ class EnvConfig:
         """`env_kwargs` parsed; raises ConfigError if it is not a JSON object."""
         try:
             kwargs = json.loads(self.env_kwargs)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(expected("env_kwargs", "a JSON object", self.env_kwargs)) from error
         require(isinstance(kwargs, dict), "env_kwargs", "a JSON object", self.env_kwargs)
         return kwargs
@@ -159,6 +159,9 @@ class OptimizerConfig:
     max_grad_norm: float = 40.0
     """Global norm to which gradients are clipped; 0 for no clipping. It refers to
     the loss as reduced: a norm meant for sums is far too large for means."""
+    max_non_finite_updates: int = 10
+    """Updates in a row with a loss or gradient that is not finite at which the run stops.
+    Each is left out, and its batch written to the run's non_finite/."""
 
     def __post_init__(self) -> None:
         require(self.learning_rate >= 0, "learning_rate", "0 or more", self.learning_rate)
@@ -166,6 +169,8 @@ class OptimizerConfig:
         require(0 <= self.momentum < 1, "momentum", "[0, 1)", self.momentum)
         require(self.epsilon > 0, "epsilon", "above 0", self.epsilon)
         require(self.max_grad_norm >= 0, "max_grad_norm", "0 or more", self.max_grad_norm)
+        most = self.max_non_finite_updates
+        require(most >= 1, "max_non_finite_updates", "at least 1", most)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,12 +183,15 @@ class InferenceConfig:
     """Longest that an observation waits for others before its batch closes."""
     min_fill: float = 0.25
     """Share of the connected environments for which an idle device waits."""
+    actor_timeout_s: float = 300.0
+    """Seconds that an actor may take over a step before it is dropped; it may come back."""
 
     def __post_init__(self) -> None:
         batch = self.max_inference_batch
         require(batch >= 1, "max_inference_batch", "at least 1", batch)
         require(self.max_wait_ms >= 0, "max_wait_ms", "0 or more", self.max_wait_ms)
         require(0 <= self.min_fill <= 1, "min_fill", "[0, 1]", self.min_fill)
+        require(self.actor_timeout_s > 0, "actor_timeout_s", "above 0", self.actor_timeout_s)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

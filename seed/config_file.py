@@ -71,7 +71,8 @@ def read_document(path: Path) -> dict[str, Any]:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(expected(str(path), "a readable file", error.strerror)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    # Not all that is wrong with a text is a YAMLError: a 13th month is not.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(expected(str(path), "YAML", error)) from error
     if not isinstance(document, dict):
         raise ConfigError(expected(str(path), "a YAML mapping", type(document).__name__))
@@ -87,7 +88,8 @@ def env_settings_from_json(text: str) -> EnvConfig:
     """Returns the settings in `text`; an unknown key or wrong type is a ConfigError."""
     try:
         plain = json.loads(text)
-    except json.JSONDecodeError as error:
+    # Numbers of thousands of digits, and brackets in brackets in brackets.
+    except (ValueError, RecursionError) as error:
         raise ConfigError(expected("env_settings_json", "JSON", error)) from error
     return structure(plain, EnvConfig, "env_settings_json")
 
@@ -112,7 +114,12 @@ def _package_versions() -> dict[str, str]:
 
 
 def _git_commit() -> str | None:
-    """The commit of the source tree, "-dirty" appended if it was changed; None outside git."""
+    """The commit of the source tree, "-dirty" appended if it was changed; None outside git.
+
+    An image has no repository, but is told the commit when it is made.
+    """
+    if told := os.environ.get("SEED_GIT_COMMIT"):
+        return told
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         done = subprocess.run(

@@ -5,7 +5,10 @@
     |-- SpecError              spaces or shapes that this system cannot serve
     |-- WireError              a message that breaks protos/inference.proto
     |-- IncompatibleError      two sides that differ in version, specs or shapes
+    |-- AccessError            a side that does not prove who it is, or speaks no TLS
+    |-- SilenceError           a peer that says nothing for too long
     |-- LearnerUnavailableError  no learner at the address, for now
+    |-- NonFiniteLossError     training that gives no numbers any more
     |-- CheckpointError        a checkpoint that is missing, torn or of another run
     `-- EnvironmentFailedError an environment that keeps raising
 
@@ -36,8 +39,20 @@ class IncompatibleError(SeedError):
     """An actor and a learner that do not fit each other."""
 
 
+class AccessError(SeedError):
+    """A side that does not prove who it is, or does not speak TLS where the other does."""
+
+
+class SilenceError(SeedError):
+    """A peer that says nothing for too long."""
+
+
 class LearnerUnavailableError(SeedError):
     """No learner answers at the address, for now."""
+
+
+class NonFiniteLossError(SeedError):
+    """Training that gives no numbers any more."""
 
 
 class CheckpointError(SeedError):
@@ -64,6 +79,8 @@ _STATUS_OF: dict[type[SeedError], grpc.StatusCode] = {
     SpecError: grpc.StatusCode.INVALID_ARGUMENT,
     ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
     IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
+    AccessError: grpc.StatusCode.UNAUTHENTICATED,
+    SilenceError: grpc.StatusCode.DEADLINE_EXCEEDED,
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
 }
 
@@ -98,4 +115,6 @@ def error_from_status(code: grpc.StatusCode, details: str) -> SeedError:
         return LearnerUnavailableError(f"{code.name}: {details}")
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return WireError(details)
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return AccessError(details)
     return IncompatibleError(f"{details} ({code.name})")

@@ -7,7 +7,7 @@ the fields hold.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -54,7 +54,7 @@ def join_request(outputs: pb.EnvOutputs, observations: Sequence[np.ndarray]) -> 
       observations: C-contiguous arrays, copied once, into the result.
     """
     fields = outputs.SerializeToString()
-    pieces: list[bytes | np.ndarray] = [fields]
+    pieces: list[Any] = [fields]  # bytes, and arrays for bytes.join to read in place
     num_bytes = len(fields)
     for array in observations:
         head = bytes([_OBSERVATIONS_TAG]) + _encode_varint(array.nbytes)

@@ -41,6 +41,7 @@ class ActorProcesses:
         num_eval_actors: int = 0,
         log_dir: Path | None = None,
         extra_args: Sequence[str] = (),
+        token_file: Path | None = None,
     ) -> None:
         """Chooses their names and address; nothing runs yet.
 
@@ -50,12 +51,14 @@ class ActorProcesses:
           log_dir: where actor-<i>.log and eval-actor-<i>.log are made at `start`; None:
             in a directory that `close` removes.
           extra_args: further flags of the `num_actors`.
+          token_file: holds the token that the learner asks all of them for, if it does.
         """
         self._directory = Path(tempfile.mkdtemp(prefix="seed-"))
         self.address = f"unix:{self._directory / 'learner.sock'}"
         self._log_dir = log_dir or self._directory
         self._flags = {f"actor {i}": tuple(extra_args) for i in range(num_actors)}
         self._flags |= {f"eval actor {i}": _EVAL_FLAGS for i in range(num_eval_actors)}
+        self._token_flags = ("--token-file", str(token_file)) if token_file else ()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
@@ -97,7 +100,7 @@ class ActorProcesses:
             # Own process group: Ctrl-C reaches the learner, which then ends its actors in order.
             # Not a session: Linux shares the cores evenly among sessions, whatever their niceness.
             process = subprocess.Popen(
-                [*command, "--exit-with-parent", *self._flags[name]],
+                [*command, "--exit-with-parent", *self._token_flags, *self._flags[name]],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 process_group=0,

@@ -30,6 +30,13 @@ DTYPES = frozenset(
 # A leaf larger than this is a mistake in a space, not an observation.
 MAX_LEAF_BYTES = 64 * 1024 * 1024
 
+# The first actor's spec decides what networks the learner builds: these bound what that
+# can cost, and what may be asked of NumPy and torch.
+MAX_LEAVES = 256
+MAX_NAME_LENGTH = 200
+MAX_DIMENSIONS = 8
+MAX_NUM_VALUES = 1_000_000
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArraySpec:
@@ -51,18 +58,38 @@ class ArraySpec:
     def __post_init__(self) -> None:
         if not self.name:
             raise SpecError(expected("name", "a non-empty leaf name", repr(self.name)))
+        if len(self.name) > MAX_NAME_LENGTH:
+            wanted = f"at most {MAX_NAME_LENGTH} characters"
+            raise SpecError(expected("name", wanted, len(self.name)))
         if self.dtype not in DTYPES:
             raise SpecError(expected(f"{self.name}.dtype", f"one of {sorted(DTYPES)}", self.dtype))
+        if len(self.shape) > MAX_DIMENSIONS:
+            wanted = f"at most {MAX_DIMENSIONS} dimensions"
+            raise SpecError(expected(f"{self.name}.shape", wanted, len(self.shape)))
         if any(size < 1 for size in self.shape):
             raise SpecError(expected(f"{self.name}.shape", "positive sizes", self.shape))
         if self.num_bytes > MAX_LEAF_BYTES:
             raise SpecError(
                 expected(f"{self.name}.shape", f"at most {MAX_LEAF_BYTES} bytes", self.num_bytes)
             )
+        self._check_values()
+
+    def _check_values(self) -> None:
         if self.num_values < 0 or (self.num_values and self.shape):
             raise SpecError(
                 expected(f"{self.name}.num_values", "0, or a scalar discrete leaf", self.num_values)
             )
+        if self.num_values > MAX_NUM_VALUES:
+            raise SpecError(
+                expected(f"{self.name}.num_values", f"at most {MAX_NUM_VALUES}", self.num_values)
+            )
+        if self.num_values and not np.issubdtype(self.dtype, np.integer):
+            raise SpecError(
+                expected(f"{self.name}.dtype", "an integer for a discrete leaf", self.dtype)
+            )
+        for bound in ("minimum", "maximum"):
+            if math.isnan(getattr(self, bound)):
+                raise SpecError(expected(f"{self.name}.{bound}", "a number", "nan"))
 
     @property
     def num_bytes(self) -> int:
@@ -86,6 +113,9 @@ class EnvSpec:
     def __post_init__(self) -> None:
         if not self.observations:
             raise SpecError(expected("observations", "at least one leaf", "none"))
+        if len(self.observations) > MAX_LEAVES:
+            got = len(self.observations)
+            raise SpecError(expected("observations", f"at most {MAX_LEAVES} leaves", got))
         names = [leaf.name for leaf in self.observations]
         if len(set(names)) != len(names):
             raise SpecError(expected("observations", "unique leaf names", names))

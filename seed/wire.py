@@ -6,6 +6,7 @@ bytes. Every decoder checks counts and sizes against the spec and raises
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,12 @@ PROTOCOL_VERSION = 1
 
 # Most environments one actor may announce; a sanity bound, not a tuning knob.
 MAX_ENVS_PER_ACTOR = 65_536
+
+# Largest message that either side takes; an actor whose groups would need more is refused.
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+
+# Names travel in refusals and logs.
+MAX_RUN_ID_LENGTH = 200
 
 _KNOWN_FLAGS = pb.STEP_FLAG_IS_FIRST | pb.STEP_FLAG_TERMINATED | pb.STEP_FLAG_TRUNCATED
 
@@ -131,6 +138,9 @@ def decode_env_outputs(
     flags = _from_bytes(message.step_flags, "uint8", (num_envs,), "step_flags")
     if np.any(flags & ~np.uint8(_KNOWN_FLAGS)):
         raise WireError(expected("step_flags", f"sums of {_KNOWN_FLAGS:#b}", flags.max()))
+    if len(message.episodes) > num_envs:
+        wanted = f"at most one for each of {num_envs} environments"
+        raise WireError(expected("episodes", wanted, len(message.episodes)))
     return EnvOutputs(
         group=group,
         observations=tuple(
@@ -164,6 +174,9 @@ def _check_values(array: np.ndarray, field: str) -> None:
 def _decode_episode(message: pb.Episode, num_envs: int) -> Episode:
     if message.env >= num_envs:
         raise WireError(expected("episodes.env", f"below {num_envs}", message.env))
+    if not math.isfinite(message.episode_return):
+        got = message.episode_return
+        raise WireError(expected("episodes.episode_return", "a finite number", got))
     return Episode(message.env, message.episode_return, message.length)
 
 
@@ -206,17 +219,25 @@ def decode_hello(message: pb.Hello) -> Hello:
     sizes = tuple(message.group_sizes)
     if not sizes or min(sizes) < 1 or sum(sizes) > MAX_ENVS_PER_ACTOR:
         wanted = f"one or more sizes of at least 1, {MAX_ENVS_PER_ACTOR} in all"
-        raise WireError(expected("group_sizes", wanted, sizes))
+        raise WireError(expected("group_sizes", wanted, _abridged(sizes)))
     if message.role not in pb.Role.values():
         raise WireError(expected("role", f"one of {pb.Role.keys()}", message.role))
     if not message.run_id:
         raise WireError(expected("run_id", "a non-empty string", "''"))
-    return Hello(
-        run_id=message.run_id,
-        role=message.role,
-        group_sizes=sizes,
-        spec=_decode_spec(message.spec),
-    )
+    if len(message.run_id) > MAX_RUN_ID_LENGTH:
+        wanted = f"at most {MAX_RUN_ID_LENGTH} characters"
+        raise WireError(expected("run_id", wanted, len(message.run_id)))
+    spec = _decode_spec(message.spec)
+    largest = max(sizes) * sum(leaf.num_bytes for leaf in spec.observations)
+    if largest > MAX_MESSAGE_BYTES:
+        wanted = f"groups whose observations take at most {MAX_MESSAGE_BYTES} bytes"
+        raise WireError(expected("group_sizes", wanted, largest))
+    return Hello(run_id=message.run_id, role=message.role, group_sizes=sizes, spec=spec)
+
+
+def _abridged(sizes: tuple[int, ...]) -> str:
+    """Returns a text that a stranger cannot make long."""
+    return str(sizes) if len(sizes) <= 8 else f"{len(sizes)} of them, {sum(sizes)} in all"
 
 
 def _encode_spec(spec: EnvSpec) -> pb.EnvSpec:

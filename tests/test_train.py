@@ -1,10 +1,8 @@
 """`seed train`, `seed learner`, `seed actor` and `seed eval` as their users run them."""
 
 import json
-import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,52 +15,15 @@ from learner.metrics import is_known
 from seed.args import TrainArgs, parse_preset
 from seed.local_actors import ActorProcesses
 from tests.support.exploding_trainer import explode, run_exploding_trainer
-
-TIMEOUT_S = 90.0
-# A run that would go on for hours.
-ENDLESS = ("--total-env-steps", "1000000000")
-
-
-def _command(*args: object) -> list[str]:
-    return [sys.executable, "-m", "seed.cli", *map(str, args)]
+from tests.support.processes import ENDLESS, TIMEOUT_S, Process, command
 
 
 def _run(*args: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(_command(*args), capture_output=True, text=True, timeout=TIMEOUT_S)
+    return subprocess.run(command(*args), capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def _reports(run_dir: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
-class Process:
-    """A `seed` command whose output is read line by line."""
-
-    def __init__(self, *args: object) -> None:
-        self._process = subprocess.Popen(
-            _command(*args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self.output = ""
-
-    def read_until(self, pattern: str) -> re.Match[str]:
-        """Blocks until a line matches; the test's own timeout ends a hang."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.output += line
-            if match := re.search(pattern, line):
-                return match
-        raise AssertionError(f"no line matches {pattern!r} in:\n{self.output}")
-
-    def end(self, signal_number: int) -> int:
-        """Sends a signal and returns the exit code."""
-        self._process.send_signal(signal_number)
-        return self.wait()
-
-    def wait(self) -> int:
-        """Returns the exit code once the process has ended."""
-        rest, _ = self._process.communicate(timeout=TIMEOUT_S)
-        self.output += rest
-        return self._process.returncode
 
 
 @pytest.fixture
@@ -230,6 +191,21 @@ def test_any_gymnasium_id_works_by_itself(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["eval_episodes"] == len(result["returns"]) == 5
+
+
+def test_run_whose_loss_is_no_number_any_more_ends_with_the_reason(tmp_path: Path) -> None:
+    """A learning rate that no network survives: exit code 1, the batches, no traceback."""
+    run_dir = tmp_path / "run"
+    done = _run(
+        *("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS),
+        *("--learning-rate", 1e30, "--max-non-finite-updates", 3),
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("seed train: loss: expected finite values, got ")
+    assert last.endswith(f"in 3 updates in a row; batches are in {run_dir / 'non_finite'}")
+    assert "Traceback" not in done.stderr
+    assert len(list((run_dir / "non_finite").iterdir())) == 3
 
 
 @pytest.mark.parametrize("train_in", ["thread", "process"])

@@ -122,10 +122,9 @@ class _TrainerProcess:
         return self._metrics.drain() | self._training.report()
 
     def stop(self) -> None:
-        """Ends the threads; a writer of unrolls that waits is told."""
+        """Ends the threads; a writer of unrolls that waits is told by the receiver."""
         self._built.weights.close()
         self._built.stop()
-        self._reader.close()
 
     def save(self) -> None:
         """Writes a checkpoint. Raises CheckpointError."""
@@ -146,6 +145,7 @@ class _TrainerProcess:
             while True:
                 self._built.put(self._reader.get())
         except Stopped:
+            # Here alone: closing a connection twice at once could close another's.
             self._reader.close()
 
     def _fail(self, error: BaseException) -> None:

@@ -8,7 +8,6 @@ An end that closes, or whose process dies, is noticed by the other as `Stopped`.
                .    full full full .    .      writer goes on at 4, reader at 1
 """
 
-import threading
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -109,7 +108,6 @@ class UnrollReader:
         self._ring = ring
         self._connection = connection
         self._place = 0
-        self._closing = threading.Lock()
 
     def get(self) -> Completed:
         """Returns copies of the unrolls written next; blocks for them. Raises Stopped."""
@@ -131,7 +129,5 @@ class UnrollReader:
         return completed
 
     def close(self) -> None:
-        """Tells the writer that nobody reads any more. Any thread may, more than once."""
-        # Two at once would both find the pipe open, and close it twice.
-        with self._closing:
-            self._connection.close()
+        """Tells the writer that nobody reads any more."""
+        self._connection.close()

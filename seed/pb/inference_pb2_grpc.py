@@ -26,7 +26,10 @@ if _version_not_supported:
 
 
 class InferenceStub:
-    """Missing associated documentation comment in .proto file."""
+    """A learner may ask for a token: every call then carries the metadata
+    `authorization: Bearer <token>`, or ends with UNAUTHENTICATED. Its health, by the
+    standard grpc.health.v1 service at the same address, is told without.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -47,7 +50,10 @@ class InferenceStub:
 
 
 class InferenceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """A learner may ask for a token: every call then carries the metadata
+    `authorization: Bearer <token>`, or ends with UNAUTHENTICATED. Its health, by the
+    standard grpc.health.v1 service at the same address, is told without.
+    """
 
     def GetTask(self, request, context):
         """What an actor has to do. Answered before any stream is open, so that an
@@ -93,7 +99,10 @@ def add_InferenceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Inference:
-    """Missing associated documentation comment in .proto file."""
+    """A learner may ask for a token: every call then carries the metadata
+    `authorization: Bearer <token>`, or ends with UNAUTHENTICATED. Its health, by the
+    standard grpc.health.v1 service at the same address, is told without.
+    """
 
     @staticmethod
     def GetTask(request,

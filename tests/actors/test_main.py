@@ -119,8 +119,12 @@ def test_environment_that_keeps_raising_exits_1_with_its_traceback(
         ["--learner", "a:1", "--num-groups", "0"],
         ["--learner", "a:1", "--max-backoff-s", "0"],
         ["--learner", "a:1", "--video", "x.mp4", "--envs-per-group", "2"],
+        ["--learner", "a:1", "--tls-cert", "x.pem", "--tls-key", "x.key"],
+        ["--learner", "a:1", "--token-file", "token"],
+        ["--learner", "a:1", "--metrics-port", "65536"],
+        ["--learner", "a:1", "--log-format", "xml"],
     ],
-    ids=["address", "groups", "backoff", "video"],
+    ids=["address", "groups", "backoff", "video", "ca", "token", "metrics", "log"],
 )
 def test_bad_flags_exit_2(flags: list[str]) -> None:
     """Usage errors are told by the parser."""

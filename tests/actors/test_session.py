@@ -12,7 +12,8 @@ import actors.session
 from actors.args import ActorArgs
 from actors.main import run
 from actors.session import backoff_delays_s
-from seed.errors import ConfigError
+from seed.errors import AccessError, ConfigError
+from seed.security import Security
 from seed.wire import EnvOutputs
 from tests.actors.fake_learner import FakeLearner, serving, stay_still
 
@@ -89,6 +90,50 @@ def test_actor_waits_for_a_learner_that_is_not_there_yet(tmp_path: Path) -> None
         assert learner.stepped.wait(_TIMEOUT_S)
         actor.join()
     assert actor.error is None
+
+
+def test_actor_goes_on_to_the_next_of_its_learners(tmp_path: Path) -> None:
+    """Those that train together: whichever it began with, it ends with the one that is left."""
+    here, there = (f"unix:{tmp_path}/{name}.sock" for name in ("here", "there"))
+    learner, other = FakeLearner(), FakeLearner()
+    with serving(learner, here):
+        with serving(other, there):
+            actor = _Background(_args(f"{there},{here}"))
+            while not (learner.stepped.wait(0.01) or other.stepped.wait(0.01)):
+                assert actor.error is None
+        assert learner.stepped.wait(_TIMEOUT_S)
+        actor.join()
+    assert actor.error is None
+
+
+def test_every_one_of_an_actors_learners_is_checked(tmp_path: Path) -> None:
+    """A slip in the second address would show only when the first is away."""
+    with pytest.raises(ConfigError, match="^learner: expected host:port .* got nonsense$"):
+        _args(f"unix:{tmp_path}/learner.sock,nonsense")
+
+
+def test_actors_spread_over_their_learners() -> None:
+    """Each begins with one of them, by chance."""
+    args = _args("127.0.0.1:1,127.0.0.1:2")
+    firsts = {actors.session.Session(args).address for _ in range(60)}
+    assert firsts == set(args.addresses)
+
+
+def test_learner_that_is_there_but_lets_nobody_in_ends_the_actor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the reason is known, waiting cannot cure it."""
+    asked = []
+
+    def problem_of(address: str, security: Security) -> AccessError:
+        asked.append(address)
+        return AccessError("tls_ca: expected this, got that")
+
+    monkeypatch.setattr(actors.session, "access_problem", problem_of)
+    args = _args(f"unix:{tmp_path}/learner.sock")
+    with pytest.raises(AccessError, match="tls_ca"):
+        run(args, threading.Event())
+    assert asked == [args.learner]
 
 
 def test_user_overrides_the_group_sizes_of_the_task(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from learner.runtime import Learner
 from seed.config import ActorConfig, EnvConfig, RunConfig
 from seed.config_file import env_settings_from_json
 from seed.pb import inference_pb2 as pb
+from seed.security import PLAIN_TEXT
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S, env_spec
 from tests.learner.server.support import INVALID, PRECONDITION, SPEC, FakeActor, hello
@@ -27,7 +28,7 @@ def learner(tmp_path: Path) -> Iterator[tuple[Learner, str]]:
         actor=ActorConfig(envs_per_group=3, num_groups=4),
     )
     learner = Learner(config, run_dir=tmp_path / "a-run", device=torch.device("cpu"))
-    (address,) = learner.start((f"unix:{tmp_path / 'learner.sock'}",))
+    (address,) = learner.start((f"unix:{tmp_path / 'learner.sock'}",), PLAIN_TEXT)
     yield learner, address
     learner.close()
     assert learner.failure is None

@@ -118,6 +118,10 @@ def test_train_evaluates_only_if_asked_to() -> None:
         (("--no-such-flag", "1"), "--no-such-flag"),
         (("--num-actors", "-1"), "num_actors: expected 0 or more, got -1"),
         (("--num-eval-actors", "-1"), "num_eval_actors: expected 0 or more, got -1"),
+        (("--tls-cert", "x"), "tls_key: expected both"),
+        (("--tls-ca", "x"), "tls_cert: expected a file, with --tls-ca"),
+        (("--metrics-port", "-1"), "metrics_port: expected 0 .. 65535, got -1"),
+        (("--log-format", "xml"), "--log-format"),
     ],
     ids=lambda x: x[0] if isinstance(x, tuple) else "",
 )

@@ -68,6 +68,13 @@ def test_provenance_is_written_and_ignored_on_load(tmp_path: Path) -> None:
     assert {"command", "git_commit"} <= provenance.keys()
 
 
+def test_commit_is_what_an_image_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container there is no repository to ask."""
+    monkeypatch.setenv("SEED_GIT_COMMIT", "0123abc")
+    dump_config(UNUSUAL, tmp_path / "config.yaml", name="x")
+    assert load_provenance(tmp_path / "config.yaml")["git_commit"] == "0123abc"
+
+
 def test_a_failed_write_leaves_the_old_file_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

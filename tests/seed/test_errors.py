@@ -5,12 +5,15 @@ import pytest
 
 from seed import errors
 from seed.errors import (
+    AccessError,
     CheckpointError,
     ConfigError,
     EnvironmentFailedError,
     IncompatibleError,
     LearnerUnavailableError,
+    NonFiniteLossError,
     SeedError,
+    SilenceError,
     SpecError,
     WireError,
     error_from_status,
@@ -24,11 +27,13 @@ REMOTE = {
     SpecError: grpc.StatusCode.INVALID_ARGUMENT,
     ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
     IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
+    AccessError: grpc.StatusCode.UNAUTHENTICATED,
+    SilenceError: grpc.StatusCode.DEADLINE_EXCEEDED,
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
 }
 
 # Never raised in answer to a call.
-LOCAL = {CheckpointError, EnvironmentFailedError}
+LOCAL = {CheckpointError, EnvironmentFailedError, NonFiniteLossError}
 
 
 def tree_below(cls: type[SeedError]) -> set[type[SeedError]]:
@@ -89,7 +94,6 @@ def test_transient_statuses_are_to_be_retried(code: grpc.StatusCode) -> None:
     [
         grpc.StatusCode.FAILED_PRECONDITION,
         grpc.StatusCode.UNIMPLEMENTED,
-        grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     ],

@@ -1,5 +1,7 @@
 """What protobuf and the shortcut past it make of the same bytes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
@@ -13,7 +15,7 @@ from seed.pb import inference_pb2 as pb
 OBSERVATIONS = [np.arange(300, dtype=np.uint8).reshape(3, 100), np.ones((3, 2), np.float32)]
 
 
-def step(**fields: object) -> pb.EnvOutputs:
+def step(**fields: Any) -> pb.EnvOutputs:
     """Returns a step without observations."""
     return pb.EnvOutputs(group=3, rewards=bytes(12), step_flags=b"\1\2\4", **fields)
 

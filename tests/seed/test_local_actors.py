@@ -102,6 +102,15 @@ def test_further_flags_are_not_for_evaluation_actors(started: list[FakeProcess])
     assert "--video" not in started[1].flags
 
 
+def test_token_is_for_all_of_them(started: list[FakeProcess]) -> None:
+    """The learner asks for it at every address, their private socket included."""
+    actors = ActorProcesses(1, num_eval_actors=1, token_file=Path("certs/token"))
+    actors.start()
+    actors.close()
+    for process in started:
+        assert process.flags[3:5] == ["--token-file", "certs/token"]
+
+
 @pytest.mark.parametrize(("killed", "name"), [(1, "actor 1"), (2, "eval actor 0")])
 def test_killed_actor_is_replaced_by_its_like(
     actors: ActorProcesses,

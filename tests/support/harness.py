@@ -23,6 +23,7 @@ from learner.inference import InferenceEngine, run_inference
 from learner.metrics import Metrics
 from learner.records import Unrolls
 from learner.server import InferenceService, ServerThread
+from learner.session import Patience
 from learner.threads import start_thread
 from learner.unrolls import Completed
 from learner.weights import PublishedWeights
@@ -36,6 +37,18 @@ from seed.specs import EnvSpec
 TIMEOUT_S = 60.0
 
 
+class TellingBatcher(Batcher):
+    """Tells whenever an actor came or went."""
+
+    def __init__(self, config: InferenceConfig, tell: Callable[[int], None]) -> None:
+        super().__init__(config)
+        self._tell = tell
+
+    def set_connected(self, num_envs: int) -> None:
+        super().set_connected(num_envs)
+        self._tell(num_envs)
+
+
 class ActingHarness:
     """Serves `make_agent(spec)` on a unix socket in `directory`."""
 
@@ -45,6 +58,7 @@ class ActingHarness:
         env: EnvConfig,
         make_agent: Callable[[EnvSpec], Agent],
         inference: InferenceConfig | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self.address = f"unix:{directory / 'learner.sock'}"
         self.completed: list[Completed] = []
@@ -53,7 +67,9 @@ class ActingHarness:
         """Published weights by version."""
         self._env = env
         self._make_agent = make_agent
-        self._batcher = Batcher(inference or InferenceConfig())
+        self._patience = patience or Patience()
+        self._batcher = TellingBatcher(inference or InferenceConfig(), self._connected)
+        self._envs_connected = 0
         self._metrics = Metrics()
         self._changed = threading.Condition()
         self._failure: BaseException | None = None
@@ -61,10 +77,13 @@ class ActingHarness:
         self._threads: list[threading.Thread] = []
         self._actors: list[subprocess.Popen[bytes]] = []
         self._admission = threading.Lock()
-        self._seeds = 0
+        self.num_tasks = 0
+        """Tasks that actors have asked for: one each time that one connects."""
 
     def __enter__(self) -> Self:
-        self._server = ServerThread(self._make_service, (self.address,), self._fail)
+        self._server = ServerThread(
+            self._make_service, (self.address,), self._fail, patience=self._patience
+        )
         self._server.start()
         return self
 
@@ -85,9 +104,9 @@ class ActingHarness:
             raise self._failure
 
     @contextlib.contextmanager
-    def actor(self, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
+    def actor(self, *flags: str, address: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
         """Runs an actor process; kills it (SIGKILL) on leaving."""
-        command = [sys.executable, "-m", "actors", "--learner", self.address, *flags]
+        command = [sys.executable, "-m", "actors", "--learner", address or self.address, *flags]
         process = subprocess.Popen(command)
         self._actors.append(process)
         yield process
@@ -114,6 +133,12 @@ class ActingHarness:
             assert done, f"not enough in {TIMEOUT_S:g} s: {self._count()} unrolls"
             return list(self.unrolls)
 
+    def wait_for_connected(self, num_envs: int) -> None:
+        """Blocks until so many environments are connected."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: self._envs_connected == num_envs, TIMEOUT_S)
+        assert done, f"{self._envs_connected} environments are connected"
+
     def wait_for_more(self, num_unrolls: int) -> list[Unrolls]:
         """Blocks until as many more unrolls have been completed; returns all so far."""
         wanted = self._count() + num_unrolls
@@ -127,6 +152,11 @@ class ActingHarness:
             self.completed.append(completed)
             self._changed.notify_all()
 
+    def _connected(self, num_envs: int) -> None:
+        with self._changed:
+            self._envs_connected = num_envs
+            self._changed.notify_all()
+
     def _fail(self, error: BaseException) -> None:
         with self._changed:
             self._failure = self._failure or error
@@ -138,17 +168,18 @@ class ActingHarness:
             admit=self._admit,
             batcher=self._batcher,
             metrics=self._metrics,
+            patience=self._patience,
         )
 
     def _make_task(self) -> pb.Task:
-        self._seeds += 1
+        self.num_tasks += 1
         return pb.Task(
             protocol_version=wire.PROTOCOL_VERSION,
             env_id=self._env.env_id,
             env_settings_json=env_settings_to_json(self._env),
             envs_per_group=2,
             num_groups=2,
-            base_seed=self._seeds,
+            base_seed=self.num_tasks,
         )
 
     def _admit(self, spec: EnvSpec) -> str:

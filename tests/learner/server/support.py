@@ -10,11 +10,14 @@ import numpy as np
 from learner.batcher import Batcher, Request
 from learner.metrics import Metrics
 from learner.server import InferenceService, ServerThread, check_same_environment
+from learner.session import Patience
 from learner.threads import Stopped, start_thread
 from seed import wire
+from seed.channel import connect
 from seed.config import InferenceConfig
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
+from seed.security import PLAIN_TEXT, Security
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S, env_outputs, env_spec
 
@@ -66,18 +69,27 @@ class WatchedBatcher(Batcher):
             pass
 
 
+def _serialised(message: pb.ActRequest | bytes) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()
+
+
 class FakeActor:
     """The actor's end of one stream, message by message."""
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.insecure_channel(
-            address, options=[("grpc.use_local_subchannel_pool", 1)]
-        )
-        self._outgoing: queue.Queue[pb.ActRequest | None] = queue.Queue()
+    def __init__(self, address: str, security: Security = PLAIN_TEXT) -> None:
+        self._channel = connect(address, security, [("grpc.use_local_subchannel_pool", 1)])
+        self._outgoing: queue.Queue[pb.ActRequest | bytes | None] = queue.Queue()
         self.stub = pb_grpc.InferenceStub(self._channel)
-        self._stream = self.stub.Act(iter(self._outgoing.get, None), timeout=TIMEOUT_S)
+        act = self._channel.stream_stream(
+            "/seed.v1.Inference/Act",
+            request_serializer=_serialised,
+            response_deserializer=pb.ActResponse.FromString,
+        )
+        self._stream = act(
+            iter(self._outgoing.get, None), timeout=TIMEOUT_S, metadata=security.metadata
+        )
 
-    def send(self, message: pb.ActRequest) -> None:
+    def send(self, message: pb.ActRequest | bytes) -> None:
         """Sends a message, whether it makes sense or not."""
         self._outgoing.put(message)
 
@@ -144,15 +156,26 @@ def first(num_envs: int, *, group: int = 0, value: float = 0.0) -> pb.ActRequest
 class Serving:
     """A server with a fake inference thread behind it."""
 
-    def __init__(self, directory: Path, admit: Callable[[EnvSpec], str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        admit: Callable[[EnvSpec], str] | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.address = f"unix:{directory / 'learner.sock'}"
         self.batcher = WatchedBatcher()
         self.metrics = Metrics()
         self.inference = FakeInference(self.batcher)
         self.failures: list[BaseException] = []
         self._admit = admit or self._check_spec
+        self._patience = patience or Patience()
         self._actors: list[FakeActor] = []
-        self._server = ServerThread(self._make_service, [self.address], self.failures.append)
+        self._server = ServerThread(
+            self._make_service,
+            [self.address],
+            self.failures.append,
+            patience=self._patience,
+        )
         self._server.start()
         self._thread = start_thread("inference", self.inference.run, self.failures.append)
 
@@ -181,6 +204,7 @@ class Serving:
             admit=self._admit,
             batcher=self.batcher,
             metrics=self.metrics,
+            patience=self._patience,
         )
 
     def _check_spec(self, spec: EnvSpec) -> str:

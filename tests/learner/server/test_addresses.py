@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from learner.listening import check_listen_addresses
 from learner.metrics import Metrics
-from learner.server import InferenceService, ServerThread, check_listen_addresses
+from learner.server import InferenceService, ServerThread
 from seed.errors import ConfigError
 from seed.pb import inference_pb2 as pb
+from seed.security import Security
 from tests.learner.server.support import FakeActor, WatchedBatcher
+from tests.support.credentials import learner_security
 
 
 def make_server(*addresses: str) -> ServerThread:
@@ -75,35 +78,38 @@ def test_address_that_cannot_be_bound_is_refused(tmp_path: Path) -> None:
         server.close()
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["127.0.0.1:0", "127.9.9.9:65535", "localhost:50051", "[::1]:50051", "unix:/tmp/s", "unix:s"],
-)
-def test_local_addresses_need_no_leave(address: str) -> None:
+LOCAL = ("127.0.0.1:0", "localhost:50051", "[::1]:50051", "unix:/tmp/s")
+
+
+def test_local_addresses_need_no_leave() -> None:
     """Only this machine's own processes reach them."""
-    check_listen_addresses([address], insecure=False)
+    check_listen_addresses(LOCAL, Security())
 
 
-@pytest.mark.parametrize(
-    "address", ["0.0.0.0:50051", "[::]:50051", "10.0.0.1:1", "learner:50051", "localhost.evil:1"]
-)
-def test_addresses_beyond_this_machine_need_insecure(address: str) -> None:
-    """Nothing is encrypted, and nobody is asked who they are."""
-    with pytest.raises(ConfigError, match="^listen: .*--insecure.*got"):
-        check_listen_addresses(["127.0.0.1:0", address], insecure=False)
-    check_listen_addresses([address], insecure=True)
+@pytest.mark.parametrize("address", ["0.0.0.0:50051", "[::]:50051", "10.0.0.1:1", "learner:50051"])
+def test_addresses_beyond_this_machine_need_tls_and_a_token(address: str, certs: Path) -> None:
+    """Both, or --insecure; the refusal says what is missing."""
+    both = learner_security(certs, token=True)
+    tls, token = Security(tls=both.tls), Security(token=both.token)
+    for security, missing in (
+        (Security(), "--tls-cert and --tls-key and --token-file for"),
+        (tls, "--token-file for"),
+        (token, "--tls-cert and --tls-key for"),
+    ):
+        with pytest.raises(ConfigError, match=f"^listen: expected {missing}.*--insecure.*got"):
+            check_listen_addresses(["127.0.0.1:0", address], security)
+        check_listen_addresses([address], security, insecure=True)
+    check_listen_addresses([address], both)
 
 
-@pytest.mark.parametrize(
-    "address", ["", "localhost", "50051", ":50051", "h:-1", "h:65536", "unix:"]
-)
+@pytest.mark.parametrize("address", ["", "localhost", "h:65536", "unix:"])
 def test_malformed_addresses_are_refused(address: str) -> None:
     """gRPC would bind something else instead, such as port 443."""
     with pytest.raises(ConfigError, match="^listen: expected"):
-        check_listen_addresses([address], insecure=True)
+        check_listen_addresses([address], Security(), insecure=True)
 
 
 def test_no_address_is_refused() -> None:
     """Nobody could ever connect."""
     with pytest.raises(ConfigError, match="^listen: expected one or more addresses, got none"):
-        check_listen_addresses([], insecure=True)
+        check_listen_addresses([], Security(), insecure=True)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from seed.pb import inference_pb2 as pb
+from seed.specs import ArraySpec
+from seed.wire import MAX_MESSAGE_BYTES
 from tests.learner.builders import SPEED, env_spec
 from tests.learner.server.support import (
     HELD,
@@ -24,7 +26,7 @@ OTHER_SPEC = env_spec(SPEED)
 class Violation(NamedTuple):
     """Messages of which the last one ends the stream."""
 
-    messages: list[pb.ActRequest]
+    messages: list[pb.ActRequest | bytes]
     code: grpc.StatusCode
     details: str
     """Beginning of the status details: the field."""
@@ -85,6 +87,44 @@ VIOLATIONS = {
         [hello(2), changed(first(2), rewards=np.array([0, np.nan], "<f4").tobytes())],
         INVALID,
         "rewards: expected finite values, got nan",
+    ),
+    "infinite_observation": Violation(
+        [hello(2), changed(first(2), observations=[np.full(6, np.inf, "<f4").tobytes()])],
+        INVALID,
+        "observations['observation']: expected finite values, got inf",
+    ),
+    "nan_return": Violation(
+        [hello(2), changed(first(2), episodes=[pb.Episode(episode_return=np.nan)])],
+        INVALID,
+        "episodes.episode_return: expected a finite number, got nan",
+    ),
+    "too_many_episodes": Violation(
+        [hello(2), changed(first(2), episodes=[pb.Episode()] * 3)],
+        INVALID,
+        "episodes: expected at most one for each of 2 environments, got 3",
+    ),
+    "garbage": Violation([b"\xff" * 100], INVALID, "message: expected an ActRequest"),
+    "garbage_later": Violation([hello(2), b"\x0a"], INVALID, "message: expected an ActRequest"),
+    "empty_garbage": Violation([b""], INVALID, "payload: expected hello"),
+    "endless_group_sizes": Violation(
+        [changed(hello(2), group_sizes=[9] * 100_000)],
+        INVALID,
+        "group_sizes: expected one or more sizes of at least 1, 65536 in all, got 100000 of them",
+    ),
+    "endless_run_id": Violation(
+        [changed(hello(2), run_id="x" * 100_000)],
+        INVALID,
+        "run_id: expected at most 200 characters, got 100000",
+    ),
+    "endless_leaf": Violation(
+        [hello(2, 60_000, spec=env_spec(ArraySpec(name="big", dtype="uint8", shape=(10_000,))))],
+        INVALID,
+        "group_sizes: expected groups whose observations take at most 268435456 bytes",
+    ),
+    "oversized": Violation(
+        [hello(2), b"\0" * (MAX_MESSAGE_BYTES + 1)],
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "SERVER: Received message larger than max",
     ),
     "first_is_no_start": Violation(
         [hello(2), changed(first(2), step_flags=b"\1\0")],

@@ -173,6 +173,18 @@ def test_many_actors_at_once_get_their_own_answers(serving: Serving) -> None:
         playing.result(TIMEOUT_S)
 
 
+def test_who_watches_the_health_is_told_that_the_learner_stops(serving: Serving) -> None:
+    """Before the stream ends: a load balancer sends nobody there any more."""
+    with grpc.insecure_channel(serving.address) as channel:
+        watch = health_pb2_grpc.HealthStub(channel).Watch(  # pyright: ignore[reportAttributeAccessIssue]
+            health_pb2.HealthCheckRequest(service="seed.v1.Inference"), timeout=TIMEOUT_S
+        )
+        assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
+        stopper = in_thread(serving.stop_server)
+        assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        stopper.result(TIMEOUT_S)
+
+
 def test_health_check_says_serving(serving: Serving) -> None:
     """To the standard client, which container platforms have."""
     with grpc.insecure_channel(serving.address) as channel:

@@ -1,7 +1,6 @@
 """Unrolls from one process to another: none lost, none mixed, whatever the group sizes."""
 
 import multiprocessing
-import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -145,29 +144,3 @@ def test_reader_is_told_when_the_writer_is_gone() -> None:
     write_end.close()
     with pytest.raises(Stopped):
         reading.result(TIMEOUT_S)
-
-
-def test_reader_may_be_closed_by_two_threads_at_once() -> None:
-    """As a budget's end does: the receiving thread closes it, and so does who stops all."""
-    _, read_end = multiprocessing.Pipe()
-    held = make_unroll_ring(example(), unroll_length=NUM_ROWS - 1, num_places=NUM_PLACES)
-    overlapped = threading.Event()
-
-    class SlowToClose:
-        """Takes its time over the first close, for another to come in between."""
-
-        inside = False
-
-        def close(self) -> None:
-            if self.inside:
-                overlapped.set()
-                return
-            self.inside = True
-            in_thread(reader.close)
-            overlapped.wait(0.1)
-            self.inside = False
-            read_end.close()
-
-    reader = UnrollReader(held, SlowToClose())  # pyright: ignore[reportArgumentType]
-    reader.close()
-    assert not overlapped.is_set()

@@ -1,0 +1,76 @@
+"""Where the learner listens, and who may not be let in there.
+
+`check_listen_addresses` is called by the main thread before anything is built, `bind`
+on the server's event loop.
+"""
+
+import socket
+from collections.abc import Sequence
+
+import grpc
+
+from seed.addresses import check_address, is_local, is_unix, unix_path
+from seed.errors import ConfigError, expected
+from seed.security import Security
+
+
+def check_listen_addresses(
+    addresses: Sequence[str], security: Security, *, insecure: bool = False
+) -> None:
+    """Refuses addresses that would let strangers in or listen.
+
+    A unix socket is guarded by the file system, a loopback address reaches nobody
+    else's machine: they need neither TLS nor a token.
+
+    Raises:
+      ConfigError: an address beyond this machine without TLS and a token, unless
+        `insecure`; a malformed one; or none at all.
+    """
+    if not addresses:
+        raise ConfigError(expected("listen", "one or more addresses", "none"))
+    missing = []
+    if security.tls is None:
+        missing.append("--tls-cert and --tls-key")
+    if security.token is None:
+        missing.append("--token-file")
+    for address in addresses:
+        check_address("listen", address)
+        if missing and not insecure and not is_local(address):
+            wanted = (
+                f"{' and '.join(missing)} for an address beyond this machine (make certs makes "
+                "the files), or --insecure where everybody on the network is trusted"
+            )
+            raise ConfigError(expected("listen", wanted, address))
+
+
+def bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
+    """Makes `server` listen on `address`; returns it with the port that it got.
+
+    Args:
+      server: one that has not been started.
+      address: "host:port" (port 0: any free one) or "unix:PATH".
+      credentials: what TCP addresses speak TLS with; unix sockets are never encrypted.
+
+    Raises:
+      ConfigError: it cannot be bound, or somebody listens there.
+    """
+    if is_unix(address) and _somebody_listens(unix_path(address)):
+        # gRPC would take the socket's path away from its owner.
+        raise ConfigError(expected("listen", "a socket that no server listens on", address))
+    try:
+        if credentials is None or is_unix(address):
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise ConfigError(expected("listen", "an address that can be bound", address)) from error
+    return address if is_unix(address) else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _somebody_listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True

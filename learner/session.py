@@ -1,0 +1,136 @@
+"""One connected actor as the server sees it: its slots, its replies, its silences.
+
+All of it belongs to the server's event loop. Reading and writing the stream is left to
+`server.py`.
+"""
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from learner.batcher import Request
+from seed import wire
+from seed.errors import WireError, expected
+from seed.pb import inference_pb2 as pb
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long the server waits for an actor before it drops it, in seconds."""
+
+    hello_s: float = 20.0
+    """From the opened connection to the hello."""
+    step_s: float = 300.0
+    """From an answer to the next step, of whichever group. Environments may be slow."""
+    goodbye_s: float = 5.0
+    """For the last replies and the status to be taken, by an actor that may not read."""
+    ping_every_s: float = 30.0
+    """Between two signs of life that the transport asks for."""
+    ping_answer_s: float = 10.0
+    """For such a sign of life: a machine that is gone, or a process that is stopped, gives
+    none and loses its connection."""
+
+
+class Session:
+    """One connected actor. Belongs to the server's event loop."""
+
+    def __init__(
+        self, hello: wire.Hello, slots: np.ndarray, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.hello = hello
+        self.slots = slots
+        self.is_open = True
+        self.outbox: asyncio.Queue[pb.ActResponse | None] = asyncio.Queue()
+        bounds = np.cumsum(hello.group_sizes)[:-1]
+        self._slots_of_group = np.split(slots, bounds)
+        self._started: set[int] = set()
+        self._unanswered: set[int] = set()
+        self._now = now
+        self._owes_since_s = now()
+
+    @property
+    def num_envs(self) -> int:
+        return len(self.slots)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of this session is in flight."""
+        return not self._unanswered
+
+    def silent_s(self) -> float:
+        """Returns for how long the learner has waited for this actor, in seconds.
+
+        0 while all its groups wait for the learner, which may be paused for long.
+        """
+        if len(self._unanswered) == len(self._slots_of_group):
+            return 0.0
+        return self._now() - self._owes_since_s
+
+    def make_request(
+        self, outputs: wire.EnvOutputs, reply: Callable[[np.ndarray], None]
+    ) -> Request:
+        """Returns the request for one step of a group.
+
+        Raises:
+          WireError: the group has an unanswered message, or starts mid-episode; or the
+            actor does not read its answers.
+        """
+        group = outputs.group
+        if group in self._unanswered:
+            raise WireError(expected("group", "one without an unanswered message", group))
+        # Answers that the stream cannot take wait here. An actor that steps a group has
+        # read that group's answer, so there is one for each other group, and the welcome.
+        if self.outbox.qsize() > len(self._slots_of_group):
+            wanted = "those of a group to be read before its next step"
+            raise WireError(expected("actions", wanted, f"{self.outbox.qsize()} unread"))
+        is_start = group not in self._started
+        if is_start and not outputs.is_first.all():
+            raise WireError(
+                expected("step_flags", "IS_FIRST everywhere in a group's first message", "less")
+            )
+        self._started.add(group)
+        self._unanswered.add(group)
+        self._owes_since_s = self._now()
+        return Request(
+            outputs=outputs,
+            slots=self._slots_of_group[group],
+            is_session_start=is_start,
+            is_eval=self.hello.role == pb.ROLE_EVAL,
+            reply=reply,
+            submitted_at=time.monotonic(),
+        )
+
+    def deliver(self, group: int, actions: np.ndarray) -> None:
+        """Queues the answer to a group's message for sending."""
+        self._unanswered.discard(group)
+        self._owes_since_s = self._now()
+        if self.is_open:
+            self.outbox.put_nowait(wire.encode_actions(group, actions, self.hello.spec))
+
+
+class SilenceWatch:
+    """Calls `expire` once a session has been silent for too long.
+
+    One timer that looks now and then, rather than one for every message: those come a
+    thousand times a second.
+    """
+
+    def __init__(self, session: Session, limit_s: float, expire: Callable[[], None]) -> None:
+        self._session = session
+        self._limit_s = limit_s
+        self._expire = expire
+        self._timer = asyncio.get_running_loop().call_later(limit_s, self._look)
+
+    def close(self) -> None:
+        """Ends the watch."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        left_s = self._limit_s - self._session.silent_s()
+        if left_s <= 0:
+            self._expire()
+        else:
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._look)

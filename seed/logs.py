@@ -1,0 +1,59 @@
+"""The log as JSON, for machines that gather it; for people each process has its own lines.
+
+Used by the main thread of the learner and of an actor.
+"""
+
+import contextlib
+import datetime
+import json
+import logging
+from collections.abc import Iterator
+from typing import Literal
+
+from seed.errors import EnvironmentFailedError, SeedError
+
+LogFormat = Literal["text", "json"]
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line and a record: time, level, process, message, exception."""
+
+    def __init__(self, process: str) -> None:
+        """`process`: "learner" or "actor"."""
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the record as one line; `exception` only where there is a traceback."""
+        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        fields = {
+            "time": time.isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "process": self._process,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
+
+
+@contextlib.contextmanager
+def json_log(process: str) -> Iterator[None]:
+    """Writes all records to stderr as JSON while in the context; an error that ends it last.
+
+    The error goes on: whoever started the process turns it into an exit code.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter(process))
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    root.addHandler(handler)
+    try:
+        yield
+    except Exception as error:
+        # What a user can mend is told without a traceback, as on a terminal.
+        is_plain = isinstance(error, SeedError) and not isinstance(error, EnvironmentFailedError)
+        root.critical("%s", error, exc_info=None if is_plain else error)
+        raise
+    finally:
+        root.removeHandler(handler)

@@ -1,0 +1,65 @@
+"""An actor's counters, scraped from an actor at work."""
+
+import threading
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+from prometheus_client.parser import text_string_to_metric_families
+
+from actors.client import PolicyStream, open_channel
+from actors.envs import make_group
+from actors.loop import run_loop
+from actors.metrics import ActorMetrics, CountedConnection
+from seed.config import EnvConfig
+from seed.pb import inference_pb2 as pb
+from seed.wire import EnvOutputs, Hello
+from tests.actors.fake_learner import FakeLearner, serving
+
+TIMEOUT_S = 10
+STEPS = 20
+
+
+def scrape(url: str) -> dict[str, float]:
+    """Returns name -> value, without when each was made."""
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        found = {s.name: s.value for family in families for s in family.samples}
+    return {name: value for name, value in found.items() if not name.endswith("_created")}
+
+
+def test_steps_games_and_waits_are_counted(tmp_path: Path) -> None:
+    """Only actions count as steps: not the row that starts an episode."""
+    stop = threading.Event()
+    seen: list[dict[str, float]] = []
+    metrics = ActorMetrics("127.0.0.1", 0)
+
+    def policy(outputs: EnvOutputs) -> np.ndarray:
+        if len(learner.outputs) == STEPS:
+            seen.append(scrape(metrics.url))
+            stop.set()
+        return np.zeros(2, np.int64)
+
+    learner = FakeLearner(policy=policy)
+    group = make_group(EnvConfig(env_id="seed/Catch-v0"), index=0, num_envs=2, base_seed=1)
+    hello = Hello(run_id="run", role=pb.ROLE_TRAIN, group_sizes=(2,), spec=group.spec)
+    address = f"unix:{tmp_path}/learner.sock"
+    with (
+        serving(learner, address),
+        open_channel(address, hello) as channel,
+        PolicyStream(channel, hello, TIMEOUT_S) as stream,
+        metrics.connected(2),
+    ):
+        run_loop([group], CountedConnection(stream, metrics), stop)
+    (found,) = seen
+    rows = learner.outputs[:STEPS]
+    assert found.pop("seed_actor_waiting_seconds_total") > 0
+    assert found == {
+        "seed_actor_env_steps_total": sum(int((~row.is_first).sum()) for row in rows),
+        "seed_actor_episodes_total": sum(len(row.episodes) for row in rows),
+        "seed_actor_connections_total": 1,
+        "seed_actor_envs": 2,
+    }
+    assert found["seed_actor_episodes_total"] > 0
+    assert scrape(metrics.url)["seed_actor_envs"] == 0
+    metrics.close()

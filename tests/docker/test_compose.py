@@ -1,0 +1,129 @@
+"""The compose files, as the current Compose release reads them; nothing is started."""
+
+import json
+from typing import Any
+
+import pytest
+
+from actors.args import ActorArgs
+from seed.args import LearnerArgs
+from seed.health import HealthArgs
+from tests.support.tools import DOCKER, ROOT, parse_command_line, run_tool
+
+PLAIN = (ROOT / "compose.yaml",)
+GPU = (DOCKER / "compose.yaml", DOCKER / "compose.gpu.yaml")
+FLEET = (DOCKER / "compose.yaml", DOCKER / "compose.fleet.yaml")
+ALL = (*FLEET, DOCKER / "compose.gpu.yaml")
+SELECTIONS = pytest.mark.parametrize("files", [PLAIN, GPU, FLEET], ids=["plain", "gpu", "fleet"])
+
+Services = dict[str, dict[str, Any]]
+
+
+def read_model(files: tuple[object, ...]) -> dict[str, Any]:
+    """Returns what Compose makes of `files`, with every profile."""
+    chosen = [part for file in files for part in ("-f", file)]
+    return json.loads(
+        run_tool("docker-compose", *chosen, "--profile", "*", "config", "--format", "json")
+    )
+
+
+def seed_services(files: tuple[object, ...]) -> Services:
+    """Returns the services that run one of this project's images."""
+    services: Services = read_model(files)["services"]
+    return {name: s for name, s in services.items() if s["image"].startswith("seed-")}
+
+
+@SELECTIONS
+def test_containers_are_confined(files: tuple[object, ...]) -> None:
+    """No privilege, no way to gain one, nothing to write to but volumes."""
+    for name, service in seed_services(files).items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["read_only"] is True, name
+        # Only what hands the files of `make certs` over; it has no network.
+        assert name == "identity" or "user" not in service, name
+
+
+@SELECTIONS
+def test_commands_are_what_the_program_accepts(files: tuple[object, ...]) -> None:
+    """Commands and health checks go through the program's own parsers."""
+    services = seed_services(files)
+    learner = parse_command_line(services["learner"]["command"])
+    assert isinstance(learner, LearnerArgs)
+    assert learner.resume and learner.run_dir is not None and not learner.insecure
+    for name in ("actor", "eval-actor"):
+        actor = parse_command_line(services[name]["command"])
+        assert isinstance(actor, ActorArgs)
+        assert actor.learner in learner.listen
+        assert actor.token_file == learner.token_file
+    for name in ("learner", "actor", "eval-actor"):
+        kind, program, *check = services[name]["healthcheck"]["test"]
+        assert (kind, program) == ("CMD", "seed")
+        health = parse_command_line(check)
+        assert isinstance(health, HealthArgs)
+        assert health.learner in learner.listen
+
+
+@SELECTIONS
+def test_sockets_and_runs_are_in_volumes(files: tuple[object, ...]) -> None:
+    """Learner and actors share the socket's directory; TensorBoard only reads the runs."""
+    services = seed_services(files)
+    mounts = {
+        name: {volume["target"]: volume for volume in service.get("volumes", [])}
+        for name, service in services.items()
+    }
+    for name in ("learner", "actor", "eval-actor"):
+        assert mounts[name]["/run/seed"]["source"] == "socket"
+    assert mounts["learner"]["/runs"]["source"] == "runs"
+    assert not mounts["learner"]["/runs"].get("read_only")
+    assert mounts["tensorboard"]["/runs"]["read_only"]
+    # Which actors have no business with.
+    for name in ("actor", "eval-actor"):
+        assert "/identity" not in mounts[name]
+
+
+@SELECTIONS
+def test_learner_has_time_to_save_and_memory_to_share(files: tuple[object, ...]) -> None:
+    """A stop waits for the checkpoint; a finished run stays finished; /dev/shm is 1 GiB."""
+    learner = seed_services(files)["learner"]
+    assert learner["stop_grace_period"] == "2m0s"
+    assert learner["restart"] == "on-failure"
+    assert int(learner["shm_size"]) == 1024**3
+
+
+def test_only_loopback_ports_are_published() -> None:
+    """By default no other machine can reach a run, and its actors have no network at all."""
+    services: Services = read_model(PLAIN)["services"]
+    published = {name: s["ports"] for name, s in services.items() if "ports" in s}
+    assert published.keys() == {"tensorboard", "prometheus", "grafana"}
+    assert {port["host_ip"] for ports in published.values() for port in ports} == {"127.0.0.1"}
+    for name in ("actor", "eval-actor"):
+        assert services[name]["network_mode"] == "none"
+
+
+def test_published_learner_asks_for_certificate_and_token() -> None:
+    """Of the learner only the port of mutual TLS is published."""
+    learner = seed_services(FLEET)["learner"]
+    args = parse_command_line(learner["command"])
+    assert isinstance(args, LearnerArgs)
+    assert None not in (*args.tls_files, args.token_file)
+    (port,) = learner["ports"]
+    assert f"0.0.0.0:{port['target']}" in args.listen
+
+
+def test_gpu_is_asked_for_by_the_learner_alone() -> None:
+    """The override reserves one for the learner, and its image has the CUDA build of torch."""
+    services = read_model(GPU)["services"]
+    for name, service in services.items():
+        devices = service.get("deploy", {}).get("resources", {}).get("reservations", {})
+        assert bool(devices.get("devices")) == (name == "learner")
+    assert services["learner"]["build"]["args"]["TORCH_INDEX"] == ""
+    assert services["learner"]["image"] == services["tensorboard"]["image"] != "seed-learner"
+
+
+def test_tensorboard_reads_the_image_that_is_built() -> None:
+    """Each image of this project that a service runs is built by one."""
+    for files in (PLAIN, GPU, FLEET):
+        services = seed_services(files)
+        built = {service["image"] for service in services.values() if "build" in service}
+        assert {service["image"] for service in services.values()} == built

@@ -1,0 +1,151 @@
+"""Actors that say nothing, do not read, or are stopped: dropped, while nobody else waits."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from learner.session import Patience, Session
+from seed import wire
+from seed.errors import WireError
+from seed.pb import inference_pb2 as pb
+from tests.learner.builders import TIMEOUT_S
+from tests.learner.server.support import INVALID, SPEC, Serving, first, step
+from tests.support import quiet_actor
+
+LATE = grpc.StatusCode.DEADLINE_EXCEEDED
+HELLO = wire.Hello(run_id="run", role=pb.ROLE_TRAIN, group_sizes=(1, 1), spec=SPEC)
+
+Serve = Callable[[Patience], Serving]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts a server with little patience of some kind."""
+    started: list[Serving] = []
+
+    def start(patience: Patience) -> Serving:
+        started.append(Serving(tmp_path, patience=patience))
+        return started[-1]
+
+    yield start
+    for serving in started:
+        serving.close()
+
+
+def test_actor_that_never_says_hello_is_dropped(serve: Serve) -> None:
+    """With a status on which an honest actor tries again."""
+    assert serve(Patience(hello_s=0.2)).actor().status() == (
+        LATE,
+        "hello: expected one within 0.2 s of the stream's start, got silence",
+    )
+
+
+def test_connection_without_a_word_is_closed(serve: Serve) -> None:
+    """Before HTTP/2 has even begun."""
+    address = serve(Patience(hello_s=0.2)).address.removeprefix("unix:")
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(address)
+        while connection.recv(1024):
+            pass
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_actor_that_no_longer_steps_is_dropped(serve: Serve, steps: int) -> None:
+    """Its slots serve others; it may come back as a new actor."""
+    serving = serve(Patience(step_s=1.0))
+    actor = serving.actor()
+    actor.say_hello(2)
+    for _ in range(steps):
+        actor.act(first(2))
+    code, details = actor.status()
+    assert code is LATE
+    assert details == "env_outputs: expected a step within 1 s of the last answer, got silence"
+    assert serving.actor().say_hello(2).envs_connected == 2
+    assert serving.metrics.drain()["actors/refused"] == 1
+
+
+def test_actor_that_waits_for_the_learner_is_not_silent() -> None:
+    """A paused learner owes it answers, however long; only then its own time begins."""
+    now = [0.0]
+    session = Session(HELLO, np.arange(2), lambda: now[0])
+    for group in range(2):
+        now[0] += 1
+        assert session.silent_s() == 1
+        outputs = wire.decode_env_outputs(first(1, group=group).env_outputs, HELLO)
+        session.make_request(outputs, lambda actions: None)
+    now[0] += 1_000
+    assert session.silent_s() == 0
+    session.deliver(1, np.zeros(1, np.int64))
+    assert session.silent_s() == 0
+    now[0] += 3
+    assert session.silent_s() == 3
+
+
+def test_answers_that_nobody_reads_do_not_pile_up() -> None:
+    """One may wait for each group, and the welcome; then the stream ends."""
+    session = Session(HELLO, np.arange(2))
+    session.outbox.put_nowait(pb.ActResponse(welcome=pb.Welcome()))
+    outputs = wire.decode_env_outputs(first(1).env_outputs, HELLO)
+    for _ in range(2):
+        session.make_request(outputs, lambda actions: None)
+        session.deliver(0, np.zeros(1, np.int64))
+    with pytest.raises(WireError, match="^actions: expected those of a group .* got 3 unread"):
+        session.make_request(outputs, lambda actions: None)
+
+
+def test_actor_that_reads_nothing_is_dropped_though_it_takes_no_status(serve: Serve) -> None:
+    """The transport holds what it can, then answers pile up; the status waits to be read."""
+    size = 20_000
+    serving = serve(Patience(goodbye_s=0.2))
+    deaf = serving.actor()
+    deaf.say_hello(size)
+    for _ in range(300):
+        deaf.send(first(size))
+    serving.batcher.wait_for_connected(size)
+    serving.batcher.wait_for_connected(0)
+    assert serving.actor().say_hello(1).envs_connected == 1
+    code, details = deaf.status()
+    assert code is INVALID
+    assert details.startswith("actions: expected those of a group to be read before its next")
+
+
+def test_stopped_process_is_dropped_while_others_go_on(serve: Serve) -> None:
+    """Its machine answers for it, but its transport gives no sign of life."""
+    serving = serve(Patience(ping_every_s=0.5, ping_answer_s=0.5))
+    neighbour = serving.actor()
+    neighbour.start(1)
+    process = subprocess.Popen(
+        [sys.executable, "-m", quiet_actor.__name__, serving.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"welcomed to a-run\n"
+        process.send_signal(signal.SIGSTOP)
+        serving.batcher.wait_for_connected(1 + quiet_actor.NUM_ENVS)
+        serving.batcher.wait_for_connected(1)
+        assert neighbour.act(step(1, value=3)).actions
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_two_actors_of_the_same_name_are_two_actors(serving: Serving) -> None:
+    """A copied machine, or a connection that its actor has lost and replaced."""
+    actors = [serving.actor() for _ in range(2)]
+    for actor in actors:
+        actor.start(2)
+    slots = [request.slots.tolist() for request in serving.inference.requests]
+    assert slots == [[0, 1], [2, 3]]
+    for number, actor in enumerate(actors):
+        answer = actor.act(step(2, value=number))
+        assert np.frombuffer(answer.actions, "<i8").tolist() == [number] * 2

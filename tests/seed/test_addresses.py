@@ -1,0 +1,46 @@
+"""Addresses: which are one, and which reach beyond this machine."""
+
+import pytest
+
+from seed.addresses import check_address, check_metrics_port, is_local, split_tcp
+from seed.errors import ConfigError
+
+LOCAL = (
+    "127.0.0.1:0",
+    "127.9.9.9:65535",
+    "localhost:50051",
+    "[::1]:50051",
+    "unix:/tmp/s",
+    "unix:s",
+)
+REMOTE = ("0.0.0.0:50051", "[::]:50051", "10.0.0.1:1", "learner:50051", "localhost.evil:1")
+
+
+@pytest.mark.parametrize("address", LOCAL + REMOTE)
+def test_addresses_are_accepted(address: str) -> None:
+    """And told apart by whom they reach."""
+    check_address("listen", address)
+    assert is_local(address) is (address in LOCAL)
+
+
+@pytest.mark.parametrize(
+    "address", ["", "localhost", "50051", ":50051", "h:-1", "h:65536", "unix:"]
+)
+def test_malformed_addresses_are_refused(address: str) -> None:
+    """gRPC would take something else instead, such as port 443."""
+    with pytest.raises(ConfigError, match="^learner: expected host:port"):
+        check_address("learner", address)
+
+
+def test_brackets_of_ipv6_are_no_part_of_the_host() -> None:
+    """A socket wants it without."""
+    assert split_tcp("[::1]:50051") == ("::1", 50051)
+    assert split_tcp("learner:1") == ("learner", 1)
+
+
+def test_metrics_port_is_a_port_or_none() -> None:
+    """0 is for any free one."""
+    for port in (None, 0, 65_535):
+        check_metrics_port(port)
+    with pytest.raises(ConfigError, match="^metrics_port: expected 0 .. 65535, got 65536"):
+        check_metrics_port(65_536)

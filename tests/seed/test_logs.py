@@ -1,0 +1,59 @@
+"""The log in JSON: an object a line, whatever is logged."""
+
+import json
+import logging
+
+import pytest
+
+from seed.errors import ConfigError
+from seed.logs import json_log
+
+_LOG = logging.getLogger("seed.test")
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """Returns the objects on stderr, without their times."""
+    records = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    for record in records:
+        assert record.pop("time").endswith("+00:00")
+    return records
+
+
+def test_record_is_one_object_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its level and process, its arguments filled in, line breaks and all."""
+    with json_log("learner"):
+        _LOG.info("saved %s\nin %d s", "ä", 3)
+        _LOG.debug("not shown")
+    assert lines(capsys) == [{"level": "INFO", "process": "learner", "message": "saved ä\nin 3 s"}]
+
+
+def test_traceback_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the record that tells of the exception."""
+    with json_log("actor"):
+        try:
+            raise ZeroDivisionError("by nothing")
+        except ZeroDivisionError:
+            _LOG.exception("no checkpoint this time")
+    (record,) = lines(capsys)
+    assert (record["level"], record["message"]) == ("ERROR", "no checkpoint this time")
+    assert record["exception"].startswith("Traceback") and "by nothing" in record["exception"]
+
+
+def test_error_that_ends_the_process_is_logged_last(capsys: pytest.CaptureFixture[str]) -> None:
+    """A bug with its traceback, a user's error in one sentence; both go on."""
+    with pytest.raises(ConfigError), json_log("actor"):
+        raise ConfigError("listen: expected b, got c")
+    with pytest.raises(ZeroDivisionError), json_log("actor"):
+        raise ZeroDivisionError("by nothing")
+    user, bug = lines(capsys)
+    plain = {"level": "CRITICAL", "process": "actor", "message": "listen: expected b, got c"}
+    assert user == plain
+    assert bug["level"] == "CRITICAL" and "Traceback" in bug["exception"]
+
+
+def test_nothing_is_written_in_json_after_the_context(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever else logs has the log back."""
+    with json_log("actor"):
+        pass
+    _LOG.info("unseen")
+    assert lines(capsys) == []

@@ -1,0 +1,44 @@
+"""The `seed` command as its users run it: a process, read line by line."""
+
+import re
+import subprocess
+import sys
+
+TIMEOUT_S = 90.0
+# A run that would go on for hours.
+ENDLESS = ("--total-env-steps", "1000000000")
+
+
+def command(*args: object) -> list[str]:
+    """Returns the words of `seed <args>`."""
+    return [sys.executable, "-m", "seed.cli", *map(str, args)]
+
+
+class Process:
+    """A `seed` command whose output is read line by line."""
+
+    def __init__(self, *args: object) -> None:
+        self._process = subprocess.Popen(
+            command(*args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.output = ""
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        """Blocks until a line matches; the test's own timeout ends a hang."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.output += line
+            if match := re.search(pattern, line):
+                return match
+        raise AssertionError(f"no line matches {pattern!r} in:\n{self.output}")
+
+    def end(self, signal_number: int) -> int:
+        """Sends a signal and returns the exit code."""
+        self._process.send_signal(signal_number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Returns the exit code once the process has ended."""
+        rest, _ = self._process.communicate(timeout=TIMEOUT_S)
+        self.output += rest
+        return self._process.returncode
