@@ -104,9 +104,9 @@ def read_evaluation(path: Path, *names: str) -> dict[str, Any]:
     """Returns the `names` among what `seed eval --json` printed to `path`."""
     try:
         evaluation = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return {name: evaluation[name] for name in names}
+    except (OSError, ValueError, KeyError) as error:
         raise ConfigError(expected(str(path), "what seed eval --json prints", error)) from error
-    return {name: evaluation[name] for name in names}
 
 
 def describe_hardware() -> str:
