@@ -27,10 +27,10 @@ IMAGE_ENV = SEED_WHEELS="$${SEED_WHEELS-$(wildcard $(shell $(PYTHON) -m pip conf
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check format protos protos-check pong pong-r2d2 bench smoke certs up down docker-test clean
+.PHONY: help setup train test check format protos protos-check pong pong-r2d2 replay-memory bench smoke certs up down docker-test clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Make .venv with everything installed.
 
@@ -82,6 +82,10 @@ pong-r2d2: $(STAMP) ## Train Pong with R2D2 to the end and write docs/results/po
 	$(BIN)/seed eval runs/pong-r2d2 --episodes 100 --json > runs/pong-r2d2/eval.json
 	$(BIN)/python tools/results.py runs/pong-r2d2 --name pong-r2d2 --thresholds 0 15 18 \
 		--evaluation runs/pong-r2d2/eval.json
+
+replay-memory: $(STAMP) ## Measure what replay's sequences take, in memory and compressed.
+	$(BIN)/python tools/replay_memory.py
+	$(BIN)/python tools/replay_compression.py
 
 bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against them.
 	$(BIN)/seed bench $(ARGS)

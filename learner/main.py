@@ -5,6 +5,7 @@ whether local actors are started beside it.
 """
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -75,8 +76,7 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
     )
     checkpoint = _find_checkpoint(args)
     args.run_dir.mkdir(parents=True, exist_ok=True)
-    if not place.rank:
-        dump_config(args.config, args.run_dir / "config.yaml", name=preset)
+    write_config = _config_writer(preset, args, place)
     merge = RankReports(place).merge
     with _sinks(args, checkpoint, place) as sinks:
         learner = Learner(
@@ -85,6 +85,7 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
             device=device,
             checkpoint=checkpoint,
             ranks=Ranks(place),
+            on_built=write_config,
         )
         try:
             _start(learner, addresses, security)
@@ -112,6 +113,22 @@ def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
     if not args.resume or not directory.exists() or not any(directory.iterdir()):
         return None
     return load_checkpoint(directory)
+
+
+def _config_writer(preset: str, args: LearnerArgs, place: Place) -> Callable[[], None]:
+    """Returns what writes config.yaml; where there is none yet, it is written at once.
+
+    An earlier one stands until it is known that the run goes on with these flags. Of
+    learners that train together the first writes.
+    """
+    assert args.run_dir is not None
+    if place.rank:
+        return lambda: None
+    path = args.run_dir / "config.yaml"
+    write = functools.partial(dump_config, args.config, path, name=preset)
+    if not path.exists():
+        write()
+    return write
 
 
 @contextlib.contextmanager

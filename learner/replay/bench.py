@@ -7,6 +7,7 @@ import dataclasses
 import os
 import time
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from seed.specs import ArraySpec, EnvSpec
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayArgs:
-    """Replay: inserting and sampling sequences of the atari-r2d2 preset, synthetic frames."""
+    """Replay: inserting and sampling sequences of the atari-r2d2 preset."""
 
     sequences: int = 1000
     """Sequences held; the preset holds 100,000."""
@@ -32,6 +33,11 @@ class ReplayArgs:
     """Environments whose sequences are inserted together."""
     rounds: int = 40
     """Batches inserted and sampled in turn, once the replay is full."""
+    compression: Literal["none", "zstd"] = "none"
+    """As `replay_compression`."""
+    screens: Path | None = None
+    """File of real screens, as np.save writes uint8 [81, num_envs, 84, 84]; by default they
+    are noise, which does not compress."""
 
 
 def measure_replay(args: ReplayArgs) -> dict[str, float]:
@@ -44,6 +50,7 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
         replay_capacity=args.sequences,
         replay_min_size=1,
         samples_per_insert=preset.agent.batch_size / args.num_envs,
+        replay_compression=args.compression,
     )
     frames = ArraySpec(name="observation", dtype="uint8", shape=(84, 84))
     spec = EnvSpec(
@@ -61,6 +68,8 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
         rng_seed=0,
     )
     blocks = _random_blocks(example, preset.agent.period + 1, args.num_envs)
+    if args.screens is not None:
+        blocks = _with_screens(blocks, torch.from_numpy(np.load(args.screens)))
     fill_bytes = _resident_bytes()
     num_blocks = args.sequences + args.num_envs
     for number in range(-(-num_blocks // args.num_envs)):
@@ -79,7 +88,7 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
     return {
         "insert_s_per_sequence": insert_s / (args.rounds * args.num_envs),
         "sample_s_per_sequence": sample_s / (args.rounds * preset.agent.batch_size),
-        "bytes_per_sequence": replay.memory_bytes(example) / num_blocks,
+        "bytes_per_sequence": replay.held_bytes / num_blocks,
         "resident_bytes_per_sequence": fill_bytes / num_blocks,
     }
 
@@ -103,6 +112,17 @@ def _random_blocks(example: Unrolls, num_rows: int, num_envs: int) -> Unrolls:
     stateless = map_tensors(rows, example._replace(initial_state={}))
     state = {k: x.expand(num_envs, *x.shape[1:]) for k, x in example.initial_state.items()}
     return stateless._replace(initial_state=state)
+
+
+def _with_screens(blocks: Unrolls, screens: Tensor) -> Unrolls:
+    """Puts screens [num_rows, num_envs, 84, 84] in the place of noise, in stacks too."""
+    assert screens.shape == blocks.rows.observations[0].shape, "not as many screens as rows"
+    (stack,) = [name for name in blocks.initial_state if name.startswith("frames/")]
+    stacked = screens[: blocks.initial_state[stack].shape[1]].transpose(0, 1)
+    return blocks._replace(
+        rows=blocks.rows._replace(observations=(screens,)),
+        initial_state=blocks.initial_state | {stack: stacked},
+    )
 
 
 def _resident_bytes() -> int:
