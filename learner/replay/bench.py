@@ -44,39 +44,22 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
     """Returns CPU seconds and bytes per sequence of the published Atari size."""
     preset = PRESETS["atari-r2d2"].config
     assert isinstance(preset.agent, R2D2Config)
-    # Samples and inserts take turns, so that neither ever waits.
-    config = dataclasses.replace(
-        preset.agent.replay,
-        replay_capacity=args.sequences,
-        replay_min_size=1,
-        samples_per_insert=preset.agent.batch_size / args.num_envs,
-        replay_compression=args.compression,
-    )
     frames = ArraySpec(name="observation", dtype="uint8", shape=(84, 84))
     spec = EnvSpec(
         observations=(frames,), action=ArraySpec(name="action", dtype="int64", num_values=18)
     )
     agent = R2D2Agent(spec, preset.network, preset.agent)
     example = example_step(spec, agent, agent.build_network())
-    replay = Replay(
-        config,
-        num_rows=preset.agent.num_rows,
-        period=preset.agent.period,
-        batch_size=preset.agent.batch_size,
-        num_slots=args.num_envs,
-        initial_priorities=agent.initial_priorities,
-        rng_seed=0,
-    )
     blocks = _random_blocks(example, preset.agent.period + 1, args.num_envs)
     if args.screens is not None:
         blocks = _with_screens(blocks, torch.from_numpy(np.load(args.screens)))
-    fill_bytes = _resident_bytes()
+    # The memory of batches, which come and go, is not to be taken for the replay's.
+    _fill(_make_replay(args, agent, preset.agent, 2 * args.num_envs), blocks, 4)
+    replay = _make_replay(args, agent, preset.agent, args.sequences)
     num_blocks = args.sequences + args.num_envs
-    for number in range(-(-num_blocks // args.num_envs)):
-        _insert(replay, blocks, follows=number > 0)
-        if number > 1:
-            replay.sample()
-    fill_bytes = _resident_bytes() - fill_bytes
+    resident_bytes = _resident_bytes()
+    _fill(replay, blocks, -(-num_blocks // args.num_envs))
+    resident_bytes = _resident_bytes() - resident_bytes
     insert_s = sample_s = 0.0
     for _ in range(args.rounds):
         insert_s -= time.process_time()
@@ -89,8 +72,35 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
         "insert_s_per_sequence": insert_s / (args.rounds * args.num_envs),
         "sample_s_per_sequence": sample_s / (args.rounds * preset.agent.batch_size),
         "bytes_per_sequence": replay.held_bytes / num_blocks,
-        "resident_bytes_per_sequence": fill_bytes / num_blocks,
+        "resident_bytes_per_sequence": resident_bytes / num_blocks,
     }
+
+
+def _make_replay(args: ReplayArgs, agent: R2D2Agent, config: R2D2Config, capacity: int) -> Replay:
+    # Samples and inserts take turns, so that neither ever waits.
+    replay = dataclasses.replace(
+        config.replay,
+        replay_capacity=capacity,
+        replay_min_size=1,
+        samples_per_insert=config.batch_size / args.num_envs,
+        replay_compression=args.compression,
+    )
+    return Replay(
+        replay,
+        num_rows=config.num_rows,
+        period=config.period,
+        batch_size=config.batch_size,
+        num_slots=args.num_envs,
+        initial_priorities=agent.initial_priorities,
+        rng_seed=0,
+    )
+
+
+def _fill(replay: Replay, blocks: Unrolls, num_rounds: int) -> None:
+    for number in range(num_rounds):
+        _insert(replay, blocks, follows=number > 0)
+        if number > 1:
+            replay.sample()
 
 
 def _insert(replay: Replay, blocks: Unrolls, *, follows: bool) -> None:

@@ -41,8 +41,10 @@ class Where(NamedTuple):
 class Blocks(Protocol):
     """All blocks of one leaf, by position."""
 
-    held_bytes: int
-    """What those written so far take."""
+    @property
+    def held_bytes(self) -> int:
+        """What those written so far take."""
+        ...
 
     def write(self, start: int, blocks: Tensor) -> None:
         """Copies blocks [n, *shape] to positions start, start + 1, ..."""
@@ -130,7 +132,11 @@ class CompressedBlocks:
 
     def write(self, start: int, blocks: Tensor) -> None:
         for position, block in enumerate(blocks, start):
-            self._put(position, self._compressor.compress(block.contiguous().numpy().data))
+            packed = self._compressor.compress(block.contiguous().numpy().data)
+            # A copy: compressed in place of the largest that it might have become, the bytes
+            # would leave a hole behind them that the next such place does not fit into. So
+            # 16 kB of a block took 474.
+            self._put(position, bytes(memoryview(packed)))
 
     def gather_rows(self, where: Where, *, pin_memory: bool) -> Tensor:
         period, *row_shape = self._shape

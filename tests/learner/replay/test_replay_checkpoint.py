@@ -115,7 +115,8 @@ def held_sequences(replay: Replay) -> dict[tuple[int, int], float]:
         return {}
     unrolls = replay._store.gather(np.array([*priorities]))
     starts = stream_of(unrolls)
-    assert_same(unrolls, stream_unrolls(*map(list, zip(*starts, strict=True)), NUM_ROWS))
+    envs, rows = zip(*starts, strict=True)
+    assert_same(unrolls, stream_unrolls([*envs], [*rows], NUM_ROWS))
     return dict(zip(starts, priorities.values(), strict=True))
 
 

@@ -154,9 +154,11 @@ def test_replay_is_left_out_of_checkpoints_where_told_or_too_large(
     assert len(caplog.messages) == (1 if said else 0)
 
 
-def saved_replay(directory: Path, num_blocks: int = 2) -> Path:
+def saved_replay(
+    directory: Path, num_blocks: int = 2, replay: ReplayConfig = CONFIG.replay
+) -> Path:
     """Returns a checkpoint with a replay of `num_blocks` blocks of each environment."""
-    experience = make_experience()
+    experience = make_experience(replay)
     put_blocks(experience, num_blocks)
     return save_checkpoint(directory, 1, {}, {}, keep=1, replay=experience.checkpoint())
 
@@ -198,8 +200,10 @@ def test_replay_of_another_capacity_is_taken_over(
 ) -> None:
     """As much of it as there is room for; the user sees how much."""
     caplog.set_level(logging.INFO)
-    path = saved_replay(tmp_path, num_blocks=5)
-    experience = make_experience(dataclasses.replace(CONFIG.replay, replay_capacity=6))
+    # So few samples that nothing waits for a trainer.
+    config = dataclasses.replace(CONFIG.replay, samples_per_insert=0.1)
+    path = saved_replay(tmp_path, num_blocks=5, replay=config)
+    experience = make_experience(dataclasses.replace(config, replay_capacity=6))
     caplog.clear()
     experience.restore(path)
     assert caplog.messages == ["replay: 6 sequences restored"]
