@@ -13,8 +13,8 @@ import torch
 import zstandard
 from torch import Tensor
 
-# The fastest level: higher ones take three to five times as long to save a few percent
-# more of screens (docs/replay.md has the table).
+# A fast level: 9 takes four times as long or more, for 1 kB less of a block of 564
+# (docs/replay.md has the table).
 _LEVEL = 1
 # What a compressed block takes beside its bytes: Python's object and its place in the list.
 _OBJECT_BYTES = 41

@@ -107,11 +107,13 @@ def test_replay_that_would_not_fit_is_refused() -> None:
 
 
 def test_replay_reads_back_from_a_checkpoint(tmp_path: Path) -> None:
-    """With the same sequences, priorities and next samples."""
-    experience = make_experience()
+    """With the same sequences, priorities, counts and next samples."""
+    # No sum of powers of two.
+    config = dataclasses.replace(CONFIG.replay, samples_per_insert=2.1)
+    experience = make_experience(config)
     put_blocks(experience, 2)
     path = save_checkpoint(tmp_path, 1, {}, {}, keep=1, replay=experience.checkpoint())
-    resumed = make_experience()
+    resumed = make_experience(config)
     resumed.restore(path)
     assert resumed.report() == experience.report()
     for each in (experience, resumed):
