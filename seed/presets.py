@@ -115,9 +115,9 @@ _MEMORY_R2D2 = dataclasses.replace(
 
 # Longer than any sequence: the cue lies 41 rows before the question, so no sequence of 41
 # rows (burn-in, trained, bootstrap) holds both. It must come through the recurrent state
-# that is stored with a sequence. What that takes, apart from gates that start out open:
-# states of which the network has not yet changed the meaning. So the replay is small and
-# the learning rate low; at twice the rate returns came and went.
+# that is stored with a sequence. What that takes, apart from gates that start out open, is
+# a network that does not change the meaning of its states too fast: at twice the learning
+# rate returns came and went.
 _MEMORY_HARD_R2D2 = dataclasses.replace(
     _MEMORY_R2D2,
     env=EnvConfig(env_id="seed/Recall-v0", env_kwargs='{"length": 40}'),
