@@ -5,6 +5,7 @@ whether local actors are started beside it.
 """
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -74,7 +75,7 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
         train_threads=config.train_threads,
     )
     checkpoint = _find_checkpoint(args)
-    _make_run_dir(preset, args, place)
+    write_config = _config_writer(preset, args, place)
     merge = RankReports(place).merge
     with _sinks(args, checkpoint, place) as sinks:
         learner = Learner(
@@ -83,6 +84,7 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
             device=device,
             checkpoint=checkpoint,
             ranks=Ranks(place),
+            on_built=write_config,
         )
         try:
             _start(learner, addresses, security)
@@ -104,24 +106,36 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
     return 0
 
 
-def _make_run_dir(preset: str, args: LearnerArgs, place: Place) -> None:
-    assert args.run_dir is not None
-    try:
-        args.run_dir.mkdir(parents=True, exist_ok=True)
-        if not place.rank:
-            dump_config(args.config, args.run_dir / "config.yaml", name=preset)
-    except OSError as error:
-        wanted = "a directory that can be written"
-        got = f"{args.run_dir}: {error.strerror}"
-        raise ConfigError(expected("run_dir", wanted, got)) from error
-
-
 def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
     assert args.run_dir is not None
     directory = args.run_dir / "checkpoints"
     if not args.resume or not directory.exists() or not any(directory.iterdir()):
         return None
     return load_checkpoint(directory)
+
+
+def _config_writer(preset: str, args: LearnerArgs, place: Place) -> Callable[[], None]:
+    """Makes the run directory; returns what writes its config.yaml.
+
+    Where there is none yet, it is written at once. An earlier one stands until it is
+    known that the run goes on with these flags. Of learners that train together the
+    first writes.
+
+    Raises:
+      ConfigError: the directory cannot be written.
+    """
+    assert args.run_dir is not None
+    path = args.run_dir / "config.yaml"
+    write = functools.partial(dump_config, args.config, path, name=preset)
+    try:
+        args.run_dir.mkdir(parents=True, exist_ok=True)
+        if not place.rank and not path.exists():
+            write()
+    except OSError as error:
+        wanted = "a directory that can be written"
+        got = f"{args.run_dir}: {error.strerror}"
+        raise ConfigError(expected("run_dir", wanted, got)) from error
+    return (lambda: None) if place.rank else write
 
 
 @contextlib.contextmanager

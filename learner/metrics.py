@@ -48,6 +48,7 @@ METRICS: dict[str, str] = {
     "inference/latency_ms_p99": "the same, 99th percentile",
     "queue/unrolls": "unrolls waiting for the trainer at the time of the report",
     "replay/sequences": "sequences held at the time of the report",
+    "replay/gib": "memory that the sequences held take, GiB",
     "replay/samples_per_insert": "sequences sampled by each inserted since training began",
     "replay/priority_mean": "mean priority to the power of priority_exponent",
     "actors/connected": "actors connected at the time of the report",

@@ -10,6 +10,7 @@ thread of the server.
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,10 @@ class Learner:
         device: torch.device,
         checkpoint: Checkpoint | None = None,
         ranks: Ranks | None = None,
+        on_built: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ranks` train together, each on its share of `config`.
+        """`ranks` train together, each on its share of `config`. `on_built` is called once
+        nothing stands in the way of training: there is memory, and the checkpoint fits.
 
         Raises:
           ConfigError: a batch that they cannot share.
@@ -65,6 +68,7 @@ class Learner:
         self._device = device
         self._checkpoint = checkpoint
         self._checkpoint_dir = run_dir / "checkpoints"
+        self._on_built = on_built
         self._admission = threading.Lock()
         self._batcher = Batcher(config.inference)
         self._patience = Patience(step_s=config.inference.actor_timeout_s)
@@ -216,6 +220,7 @@ class Learner:
             checkpoint=self._checkpoint,
             on_failure=self.fail,
         )
+        self._on_built()
         self._training.start()
         acting.start()
         self._acting = acting

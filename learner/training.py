@@ -15,7 +15,7 @@ import torch
 
 from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
-from learner.checkpoint import Checkpoint, load_replay, save_checkpoint
+from learner.checkpoint import Checkpoint, save_checkpoint
 from learner.experience import Experience
 from learner.finite_guard import FiniteGuard
 from learner.fresh_unrolls import FreshUnrolls
@@ -74,7 +74,7 @@ class Training:
           on_failure: called with what a thread raised, on that thread.
 
         Raises:
-          CheckpointError: `checkpoint` holds another network or replay.
+          CheckpointError: `checkpoint` holds another network.
           ConfigError: the replay would not fit into memory.
         """
         self._spec = spec
@@ -176,11 +176,7 @@ class Training:
             on_failure=self._on_failure,
         )
         if checkpoint is not None:
-            try:
-                experience.restore(load_replay(checkpoint.path))
-            except (KeyError, ValueError) as error:
-                wanted = "the replay that these flags describe"
-                raise CheckpointError(expected(str(checkpoint.path), wanted, error)) from error
+            experience.restore(checkpoint.path)
         return experience
 
     def _restore(self, checkpoint: Checkpoint) -> None:

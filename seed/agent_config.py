@@ -111,8 +111,11 @@ class ReplayConfig:
     """Sequences are sampled in proportion to their priority to this power; 0: evenly."""
     importance_exponent: float = 0.6
     """How far importance weights make up for uneven sampling; 1: in full."""
+    replay_compression: Literal["none", "zstd"] = "none"
+    """"zstd": screens are held compressed, in a tenth of the memory or less, for some CPU
+    time as they come and go (docs/replay.md). For uint8 observations."""
     checkpoint_replay: bool = True
-    """Save the replay with each checkpoint, if it is within the limit; a resumed run
+    """Save the replay with each checkpoint, while it is within the limit; a resumed run
     otherwise collects replay_min_size sequences anew before it trains."""
     checkpoint_replay_limit_gib: float = 4.0
     """Largest replay, in GiB, that checkpoints hold."""

@@ -44,7 +44,7 @@ def dump_config(config: RunConfig, path: Path, *, name: str) -> None:
       path: The file, by convention `<run dir>/config.yaml`.
       name: The preset that the run started from.
     """
-    document = unstructure(config) | {_PROVENANCE: _provenance(name)}
+    document = unstructure(config) | {_PROVENANCE: provenance(name)}
     aside = path.with_name(f".{path.name}.tmp")
     aside.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
     os.replace(aside, path)
@@ -94,7 +94,8 @@ def env_settings_from_json(text: str) -> EnvConfig:
     return structure(plain, EnvConfig, "env_settings_json")
 
 
-def _provenance(name: str) -> dict[str, Any]:
+def provenance(name: str) -> dict[str, Any]:
+    """Returns what this process is: the command it was started by, and of which code."""
     return {
         "name": name,
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),

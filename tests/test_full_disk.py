@@ -81,7 +81,7 @@ def test_run_that_ends_without_room_says_so_and_keeps_its_last_checkpoint(
         assert process.end(signal.SIGTERM) == 1, process.output
     finally:
         process.end(signal.SIGKILL)
-    (reason,) = [line for line in process.output.splitlines() if line.startswith("seed train: ")]
+    (reason,) = {line for line in process.output.splitlines() if line.startswith("seed train: ")}
     assert "expected room and permission to write a checkpoint" in reason
     assert load_checkpoint(run_dir / "checkpoints").state["env_steps"] > 0
 

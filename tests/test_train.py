@@ -120,6 +120,54 @@ def test_resumed_run_goes_on_with_its_replay(tmp_path: Path, processes: list[Pro
     assert process.end(signal.SIGTERM) == 0, process.output
 
 
+def test_run_survives_changes_and_damage_to_its_replay(
+    tmp_path: Path, processes: list[Process]
+) -> None:
+    """With other environments, a smaller replay, and compressed; then with a damaged file."""
+    run_dir = tmp_path / "run"
+    catch = (*("--env-id", "seed/Catch-v0"), *ENDLESS, "--run-dir", run_dir)
+    flags = ("train", "memory-r2d2", *catch, "--report-every-s", 0.5)
+    process = Process(*flags)
+    processes.append(process)
+    process.read_until(r"[1-9]\d* updates")
+    assert process.end(signal.SIGTERM) == 0, process.output
+
+    changed = ("--envs-per-group", 3, "--replay-capacity", 210, "--replay-compression", "zstd")
+    process = Process(*flags, "--resume", *changed)
+    processes.append(process)
+    assert 150 < int(process.read_until(r"replay: (\d+) sequences restored")[1]) <= 216
+    process.read_until(r"[1-9]\d* updates")
+    assert process.end(signal.SIGTERM) == 0, process.output
+    assert "replay_compression: zstd" in (run_dir / "config.yaml").read_text()
+
+    with (run_dir / "checkpoints" / "latest" / "replay.safetensors").open("r+b") as file:
+        file.truncate(1000)
+    process = Process(*flags, "--resume")
+    processes.append(process)
+    process.read_until(r"replay cannot be used .*torn.* training goes on after 200 new sequences")
+    process.read_until(r"1 actors")
+    assert process.end(signal.SIGTERM) == 0, process.output
+
+
+def test_refused_resume_changes_nothing(tmp_path: Path) -> None:
+    """The run's own flags are still there for the next, which need not repeat them."""
+    run_dir = tmp_path / "run"
+    flags = ("train", "cartpole-vtrace", "--run-dir", run_dir, "--json")
+    done = _run(*flags, "--total-env-steps", 2_000, "--hidden-sizes", 9)
+    assert done.returncode == 0, done.stderr
+    before = (run_dir / "config.yaml").read_text()
+
+    done = _run(*flags, "--resume", "--total-env-steps", 9_000, "--hidden-sizes", 8)
+    assert done.returncode == 1
+    assert "expected the network that these flags describe" in done.stderr
+    assert (run_dir / "config.yaml").read_text() == before
+
+    done = _run(*flags, "--resume", "--total-env-steps", 3_000)
+    assert done.returncode == 0, done.stderr
+    after = (run_dir / "config.yaml").read_text()
+    assert "hidden_sizes:\n  - 9\n" in after and "total_env_steps: 3000" in after
+
+
 def test_learner_and_actor_in_two_terminals_survive_a_restart(
     tmp_path: Path, processes: list[Process]
 ) -> None:

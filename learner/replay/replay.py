@@ -6,6 +6,7 @@ Joins the store of rows, the tree of priorities, and the ratio of samples to ins
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from learner.algos.q_learning import MIN_PRIORITY
 from learner.records import Unrolls, map_tensors
+from learner.replay.blocks import is_compressible
 from learner.replay.memory import GIB
 from learner.replay.sample_ratio import SampleRatio
 from learner.replay.sequence_store import SequenceStore
@@ -102,7 +104,9 @@ class Replay:
             num_rows=num_rows,
             period=period,
             num_slots=num_slots,
+            compress=config.replay_compression != "none",
         )
+        self._room_bytes = math.inf
         self._tree = SumTree(self._store.num_blocks)
         self._ratio = SampleRatio(
             config.samples_per_insert,
@@ -172,6 +176,7 @@ class Replay:
         report: dict[str, float] = {"replay/sequences": count}
         if count:
             report["replay/priority_mean"] = total / count
+            report["replay/gib"] = self.held_bytes / GIB
         ratio = self._ratio.samples_per_insert()
         if ratio is not None:
             report["replay/samples_per_insert"] = ratio
@@ -184,27 +189,42 @@ class Replay:
             self._lock.notify_all()
         self._ratio.close()
 
+    @property
+    def held_bytes(self) -> int:
+        """What the blocks held now take."""
+        return self._store.held_bytes
+
     def memory_bytes(self, example: Unrolls) -> int:
-        """Returns what the replay takes when full of unrolls like `example`, [any, any, ...]."""
+        """Returns what the replay takes when full of unrolls like `example`, [any, any, ...];
+        compressed, it may be far less."""
         return self._store.num_blocks * self._store.bytes_per_block(example)
 
     def check_memory(self, example: Unrolls, available_bytes: int) -> None:
         """Logs what the replay will take when full, before any of it is taken.
+
+        How far screens will compress nobody knows yet: what they take is then watched, from
+        `replay_min_size` sequences on, and `insert` raises if all of them will not fit.
 
         Args:
           example: unrolls [any, any, ...] like those to come.
           available_bytes: as `available_memory_bytes` says.
 
         Raises:
-          ConfigError: that is more than `MEMORY_SHARE` of what is available.
+          ConfigError: that is more than `MEMORY_SHARE` of what is available, or there is
+            nothing to compress.
         """
-        capacity, needed = self._config.replay_capacity, self.memory_bytes(example)
-        room = MEMORY_SHARE * available_bytes
-        if needed > room:
-            wanted = f"as many sequences as fit into {room / GIB:,.1f} GiB of memory"
-            got = f"{capacity:,}, which take {needed / GIB:,.1f} GiB"
-            raise ConfigError(expected("replay_capacity", wanted, got))
-        _LOG.info("replay: %s sequences, %s GiB", f"{capacity:,}", f"{needed / GIB:,.1f}")
+        capacity, needed = f"{self._config.replay_capacity:,}", self.memory_bytes(example)
+        self._room_bytes = MEMORY_SHARE * available_bytes
+        compression = self._config.replay_compression
+        if compression == "none":
+            self._check_fits(needed)
+            _LOG.info("replay: %s sequences, %.1f GiB", capacity, needed / GIB)
+            return
+        if not any(is_compressible(x.dtype) for x in example.rows.observations):
+            wanted = "none where no observation is uint8"
+            raise ConfigError(expected("replay_compression", wanted, compression))
+        at_most = "replay: %s sequences, at most %.1f GiB, mostly far less compressed with %s"
+        _LOG.info(at_most, capacity, needed / GIB, compression)
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """Returns copies of all that is held, as much memory again. Inserts wait meanwhile."""
@@ -223,8 +243,11 @@ class Replay:
 
         Call it before anything is inserted or sampled.
 
+        Those of a replay of another capacity, or for more environments or fewer, are taken
+        over too: the newest sequences that there is room for.
+
         Raises:
-          ValueError: it is of a replay with other sequences or another capacity.
+          ValueError: its sequences are of another length or period; nothing has changed.
         """
 
         def part(name: str) -> dict[str, Any]:
@@ -232,12 +255,12 @@ class Replay:
             return {k.removeprefix(prefix): x for k, x in state.items() if k.startswith(prefix)}
 
         with self._storing, self._lock:
-            self._store.load_state_dict(part("store"))
-            priorities = state["priorities"].numpy()
+            order = self._store.load_state_dict(part("store"))
+            priorities = state["priorities"].numpy()[order]
             self._tree.set(np.arange(len(priorities)), priorities)
             self._num_sequences = int(np.count_nonzero(priorities))
             self._generator.set_state(state["rng"])
-            self._ratio.load_state_dict(part("ratio"))
+            self._ratio.load_state_dict(part("ratio"), num_held=self._num_sequences)
             self._lock.notify_all()
 
     def _store_blocks(self, unrolls: Unrolls, slots: np.ndarray, follows: np.ndarray) -> int:
@@ -247,6 +270,7 @@ class Replay:
             self._num_sequences -= int(np.count_nonzero(self._tree.get(positions)))
             self._tree.set(positions, np.zeros(len(positions)))
         self._store.write(positions, unrolls)
+        self._watch_memory()
         heads = self._store.link(positions, slots, follows)
         if len(heads):
             weighed = self._weigh(self._initial_priorities(self._store.gather_outcomes(heads)))
@@ -255,6 +279,18 @@ class Replay:
                 self._num_sequences += len(heads)
                 self._lock.notify_all()
         return len(heads)
+
+    def _watch_memory(self) -> None:
+        """Raises ConfigError if, as screens have compressed so far, all will not fit."""
+        num_filled = self._store.num_filled
+        if self._config.replay_compression != "none" and num_filled >= self._config.replay_min_size:
+            self._check_fits(self._store.held_bytes * self._store.num_blocks / num_filled)
+
+    def _check_fits(self, needed: float) -> None:
+        if needed > self._room_bytes:
+            wanted = f"as many sequences as fit into {self._room_bytes / GIB:,.1f} GiB of memory"
+            got = f"{self._config.replay_capacity:,}, which take {needed / GIB:,.1f} GiB"
+            raise ConfigError(expected("replay_capacity", wanted, got))
 
     def _draw(self) -> tuple[np.ndarray, np.ndarray, Tensor]:
         """Returns heads, generations and importance weights of a batch, each [B].

@@ -5,11 +5,13 @@ See `learner.experience.Experience` for who calls what.
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from learner.agents.r2d2 import R2D2Agent
+from learner.checkpoint import load_replay
 from learner.experience import Batch
 from learner.records import Unrolls
 from learner.replay.loader import BatchLoader
@@ -17,6 +19,7 @@ from learner.replay.memory import GIB, available_memory_bytes
 from learner.replay.replay import Replay
 from learner.unrolls import Completed
 from seed.agent_config import R2D2Config
+from seed.errors import CheckpointError
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,21 +68,28 @@ class ReplayedSequences:
         if available_bytes is None:
             available_bytes = available_memory_bytes()
         self._replay.check_memory(example, available_bytes)
-        self._is_saved = self._fits_checkpoint(self._replay.memory_bytes(example))
         self._loader = BatchLoader(self._replay, device, on_failure=on_failure)
         self._newest: Unrolls | None = None
+        self._was_left_out = False
 
-    def restore(self, saved: dict[str, Tensor] | None) -> None:
-        """Goes on with what `checkpoint` returned; None: starts empty, and says so."""
-        if saved is None:
-            _LOG.warning(
-                "the checkpoint has no replay: training goes on after %d new sequences",
-                self._config.replay_min_size,
-            )
-            return
-        state = {name: int(x) if x.ndim == 0 else x for name, x in saved.items()}
-        self._replay.load_state_dict(state)
-        _LOG.info("replay: %d sequences restored", len(self._replay))
+    def restore(self, checkpoint: Path) -> None:
+        """Goes on with the replay saved there, as far as it can be used.
+
+        A run is worth more than its replay, which fills again: what is missing, damaged or
+        of sequences of another length is done without, and that is said.
+        """
+        try:
+            saved = load_replay(checkpoint)
+            if saved is not None:
+                state = {name: x.item() if x.ndim == 0 else x for name, x in saved.items()}
+                self._replay.load_state_dict(state)
+        except (CheckpointError, ValueError) as error:
+            self._say_empty(f"the checkpoint's replay cannot be used ({error})")
+        else:
+            if saved is None:
+                self._say_empty("the checkpoint has no replay")
+            else:
+                _LOG.info("replay: %d sequences restored", len(self._replay))
 
     def start(self) -> None:
         self._loader.start()
@@ -103,22 +113,31 @@ class ReplayedSequences:
 
     def checkpoint(self) -> dict[str, Tensor] | None:
         """Returns copies of all that the replay holds, if checkpoints are to have it."""
-        if not self._is_saved:
+        if not self._config.checkpoint_replay or not self._fits_checkpoint():
             return None
         state = self._replay.state_dict()
-        return {k: x if isinstance(x, Tensor) else torch.tensor(x) for k, x in state.items()}
+        # As doubles: a ratio rounded to a float would not be the one that was set.
+        return {
+            name: x
+            if isinstance(x, Tensor)
+            else torch.tensor(x, dtype=torch.float64 if isinstance(x, float) else torch.int64)
+            for name, x in state.items()
+        }
 
     def close(self) -> None:
         self._loader.close()
 
-    def _fits_checkpoint(self, num_bytes: int) -> bool:
+    def _fits_checkpoint(self) -> bool:
         limit_gib = self._config.checkpoint_replay_limit_gib
-        if not self._config.checkpoint_replay:
-            return False
-        if num_bytes <= limit_gib * GIB:
-            return True
-        _LOG.info(
-            "replay: left out of checkpoints, being over checkpoint_replay_limit_gib (%g GiB)",
-            limit_gib,
-        )
-        return False
+        fits = self._replay.held_bytes <= limit_gib * GIB
+        if not fits and not self._was_left_out:
+            _LOG.warning(
+                "replay: left out of checkpoints, being over checkpoint_replay_limit_gib (%g GiB)",
+                limit_gib,
+            )
+        self._was_left_out = not fits
+        return fits
+
+    def _say_empty(self, why: str) -> None:
+        num_sequences = self._config.replay_min_size
+        _LOG.warning("%s: training goes on after %d new sequences", why, num_sequences)

@@ -67,16 +67,29 @@ class SampleRatio:
             counted = self._inserted - self._min_size
             return self._sampled / counted if counted > 0 else None
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, int | float]:
         """Returns what a checkpoint keeps."""
         with self._changed:
-            return {"inserted": self._inserted, "sampled": self._sampled}
+            return {"inserted": self._inserted, "sampled": self._sampled, **self._settings()}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Goes on from what `state_dict` returned."""
+    def load_state_dict(self, state: dict[str, int | float], *, num_held: int) -> None:
+        """Goes on from what `state_dict` returned.
+
+        If another ratio was kept, counting begins anew, with the `num_held` sequences that
+        are there as the first to come. By the old counts one side would now have to wait
+        for all that the other would have done since the run began.
+        """
         with self._changed:
-            self._inserted, self._sampled = state["inserted"], state["sampled"]
+            if {
+                name: state.get(name, x) for name, x in self._settings().items()
+            } == self._settings():
+                self._inserted, self._sampled = int(state["inserted"]), int(state["sampled"])
+            else:
+                self._inserted, self._sampled = min(num_held, self._min_size), 0
             self._changed.notify_all()
+
+    def _settings(self) -> dict[str, int | float]:
+        return {"samples_per_insert": self._samples_per_insert, "min_size": self._min_size}
 
     def _owed(self) -> float:
         earned = self._samples_per_insert * max(self._inserted - self._min_size, 0)

@@ -13,6 +13,15 @@ import torch
 from torch import Tensor
 
 from learner.records import Rows, Unrolls
+from learner.replay.blocks import (
+    PARTS,
+    Blocks,
+    CompressedBlocks,
+    PlainBlocks,
+    Where,
+    is_compressible,
+    saved_shape,
+)
 from seed.errors import ConfigError, expected
 
 _INITIAL_STATE = "initial_state/"
@@ -40,7 +49,9 @@ class SequenceStore:
     Atari row takes.
     """
 
-    def __init__(self, *, capacity: int, num_rows: int, period: int, num_slots: int) -> None:
+    def __init__(
+        self, *, capacity: int, num_rows: int, period: int, num_slots: int, compress: bool = False
+    ) -> None:
         """Rows are allocated when the first come, which tells their shapes.
 
         Args:
@@ -50,23 +61,24 @@ class SequenceStore:
           num_slots: environments to allow for. The newest blocks of each head sequences
             that are not whole yet, so that many blocks are held on top. Any further
             environments take their room out of the capacity.
+          compress: whether blocks of bytes, which screens are, are held compressed.
         """
         self.blocks_per_sequence = math.ceil(num_rows / period)
         self.num_blocks = capacity + (self.blocks_per_sequence - 1) * num_slots
         self._num_rows = num_rows
         self._period = period
-        self._arrays: dict[str, Tensor] = {}  # [num_blocks, (period,) ...] by leaf
+        self._compress = compress
+        self._leaves: dict[str, Blocks] = {}
         self._num_claimed = 0
         # Position of the block that goes on where one ends. Of a block that nothing
         # follows yet, any position.
         self._next = np.zeros(self.num_blocks, np.int64)
         # Numbers of each slot's newest blocks, the very newest last; -1 before its chain.
         self._recent = np.full((0, self.blocks_per_sequence), -1)
-        # Block of a sequence, and row in it, that each of its rows is.
-        self._block_of_row, self._row_in_block = np.divmod(np.arange(num_rows), period)
 
     def bytes_per_block(self, example: Unrolls) -> int:
-        """Returns what one more sequence takes, given unrolls [any, any, ...] like those to come.
+        """Returns what one more sequence takes at most, given unrolls [any, any, ...] like
+        those to come.
 
         Not counted: some 50 bytes of links and priorities.
         """
@@ -74,6 +86,11 @@ class SequenceStore:
             math.prod(self._block_shape(name, x)) * x.element_size()
             for name, x in flatten(example).items()
         )
+
+    @property
+    def held_bytes(self) -> int:
+        """What the blocks written so far take."""
+        return sum(blocks.held_bytes for blocks in self._leaves.values())
 
     def claim(self, slots: np.ndarray) -> np.ndarray:
         """Returns the positions, int64 [n], of the oldest blocks, which are given up.
@@ -96,17 +113,18 @@ class SequenceStore:
         """
         assert len(unrolls.actions) == self._period + 1, "unrolls are not as long as blocks"
         leaves = flatten(unrolls)
-        if not self._arrays:
-            shapes = {name: self._block_shape(name, x) for name, x in leaves.items()}
-            self._allocate(shapes, leaves)
+        if not self._leaves:
+            self._leaves = {
+                name: self._make_blocks(self._block_shape(name, x), x.dtype)
+                for name, x in leaves.items()
+            }
         start, count = int(positions[0]), len(positions)
         before_end = min(count, self.num_blocks - start)
         for name, x in leaves.items():
             # [n, ...]: whole runs, from where claiming began and, once round, from 0.
             blocks = x if _is_state(name) else x[: self._period].transpose(0, 1)
-            held = self._arrays[name]
-            held[start : start + before_end].copy_(blocks[:before_end])
-            held[: count - before_end].copy_(blocks[before_end:])
+            self._leaves[name].write(start, blocks[:before_end])
+            self._leaves[name].write(0, blocks[before_end:])
 
     def link(self, positions: np.ndarray, slots: np.ndarray, follows: np.ndarray) -> np.ndarray:
         """Joins the blocks just written to those they follow.
@@ -142,36 +160,70 @@ class SequenceStore:
           heads: int64 [B], of whole sequences.
           pin_memory: whether to copy to page-locked memory, from which a GPU reads.
         """
-        return self._gather(self._arrays, heads, pin_memory)
+        return self._gather(self._leaves, heads, pin_memory)
 
     def gather_outcomes(self, heads: np.ndarray) -> Unrolls:
         """As `gather`, without observations and initial state: nearly all of the bytes."""
-        names = [n for n in self._arrays if not n.startswith(_OBSERVATIONS) and not _is_state(n)]
-        return self._gather({name: self._arrays[name] for name in names}, heads, False)
+        names = [n for n in self._leaves if not n.startswith(_OBSERVATIONS) and not _is_state(n)]
+        return self._gather({name: self._leaves[name] for name in names}, heads, False)
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """Returns copies of all that is filled."""
         filled = self.num_filled
         return {
-            **self._layout(),
+            "num_blocks": self.num_blocks,
+            "num_rows": self._num_rows,
+            "period": self._period,
             "num_claimed": self._num_claimed,
             "next": torch.from_numpy(self._next[:filled].copy()),
             "recent": torch.from_numpy(self._recent.copy()),
-            **{f"arrays/{name}": _copy(x[:filled]) for name, x in self._arrays.items()},
+            **{
+                f"{part}/{name}": x
+                for name, blocks in self._leaves.items()
+                for part, x in blocks.state_dict(filled).items()
+            },
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` returned. Raises ValueError if laid out otherwise."""
-        for name, wanted in self._layout().items():
-            if state[name] != wanted:
-                raise ValueError(expected(f"replay {name}", wanted, state[name]))
-        arrays = {k.removeprefix("arrays/"): x for k, x in state.items() if k.startswith("arrays/")}
-        self._num_claimed = state["num_claimed"]
-        self._recent = state["recent"].numpy().copy()
-        self._next[: self.num_filled] = state["next"].numpy()
-        self._allocate({name: x.shape[1:] for name, x in arrays.items()}, arrays)
-        for name, x in arrays.items():
-            self._arrays[name][: self.num_filled].copy_(x)
+    def load_state_dict(self, state: dict[str, Any]) -> np.ndarray:
+        """Goes on from what `state_dict` returned, of a store with as long sequences and blocks.
+
+        That one may have held more blocks or fewer, compressed or not. What there is no room
+        for is left out, the oldest first; the rest then lies at other positions.
+
+        Returns:
+          int64 [n]: for each position that is filled now, where `state` has it.
+
+        Raises:
+          ValueError: blocks or sequences are of another length; nothing has changed.
+        """
+        for name, wanted in (("num_rows", self._num_rows), ("period", self._period)):
+            if state.get(name) != wanted:
+                raise ValueError(expected(f"replay {name}", wanted, state.get(name)))
+        order = self._load_links(state)
+        for name, parts in _by_leaf(state).items():
+            self._leaves[name] = self._make_blocks(*saved_shape(parts))
+            self._leaves[name].load_state_dict(parts, order)
+        return order
+
+    def _load_links(self, state: dict[str, Any]) -> np.ndarray:
+        """Loads what tells blocks' places; returns where `state` has each."""
+        num_claimed, num_blocks = state["num_claimed"], state["num_blocks"]
+        recent, following = state["recent"].numpy().copy(), state["next"].numpy()
+        if num_blocks == self.num_blocks:
+            order = np.arange(len(following))
+        else:
+            # Numbers begin anew at the oldest block that is kept, which goes to position 0.
+            num_kept = min(len(following), self.num_blocks)
+            shift = num_claimed - num_kept
+            order = (shift + np.arange(num_kept)) % num_blocks
+            new_position = np.zeros(num_blocks, np.int64)
+            new_position[order] = np.arange(num_kept)
+            following = new_position[following]
+            # Chains end here, as they do whenever actors come back.
+            num_claimed, recent = num_kept, recent[:0]
+        self._num_claimed, self._recent = num_claimed, recent
+        self._next[: len(order)] = following[order]
+        return order
 
     @property
     def num_filled(self) -> int:
@@ -182,13 +234,6 @@ class SequenceStore:
     def _oldest(self) -> int:
         """Smallest number of a block that is held; those before the first are not."""
         return max(self._num_claimed - self.num_blocks, 0)
-
-    def _layout(self) -> dict[str, int]:
-        return {
-            "num_blocks": self.num_blocks,
-            "num_rows": self._num_rows,
-            "period": self._period,
-        }
 
     def _admit(self, slots: np.ndarray) -> None:
         """Makes room for `slots` in the table of chains."""
@@ -213,36 +258,24 @@ class SequenceStore:
             return tuple(unrolled.shape[1:])
         return (self._period, *unrolled.shape[2:])
 
-    def _allocate(self, shapes: dict[str, tuple[int, ...]], like: dict[str, Tensor]) -> None:
-        # Not zeroed, so that the system hands out memory only as the ring fills.
-        self._arrays = {
-            name: torch.empty((self.num_blocks, *shape), dtype=like[name].dtype)
-            for name, shape in shapes.items()
-        }
+    def _make_blocks(self, shape: tuple[int, ...], dtype: torch.dtype) -> Blocks:
+        if self._compress and is_compressible(dtype):
+            return CompressedBlocks(self.num_blocks, shape)
+        return PlainBlocks(self.num_blocks, shape, dtype)
 
-    def _gather(self, arrays: dict[str, Tensor], heads: np.ndarray, pin_memory: bool) -> Unrolls:
-        rows, blocks = self._rows_of(heads), torch.from_numpy(heads)
-        leaves = {}
-        for name, array in arrays.items():
-            # Row by row is as fast as run by run: 64 sequences of 121 Atari frames, 55 MB in
-            # warm memory, take 6.6 ms with index_select or np.take and 5.8 ms as 128 strided
-            # copies; a plain memcpy takes 4.5 ms, NumPy's fancy indexing 16 ms.
-            # index_select also lets other threads run.
-            source, index = (array, blocks) if _is_state(name) else (array.flatten(0, 1), rows)
-            shape = (len(index), *source.shape[1:])
-            copied = _empty(shape, array.dtype, pin_memory=pin_memory)
-            torch.index_select(source, 0, index, out=copied)
-            leaves[name] = copied if _is_state(name) else copied.unflatten(0, (-1, len(heads)))
-        return unflatten(leaves)
+    def _gather(self, leaves: dict[str, Blocks], heads: np.ndarray, pin_memory: bool) -> Unrolls:
+        where = self._where(heads)
+        gathered = {}
+        for name, blocks in leaves.items():
+            gather = blocks.gather_heads if _is_state(name) else blocks.gather_rows
+            gathered[name] = gather(where, pin_memory=pin_memory)
+        return unflatten(gathered)
 
-    def _rows_of(self, heads: np.ndarray) -> Tensor:
-        """Returns where the rows of sequences lie, int64 [num_rows * B], row by row."""
+    def _where(self, heads: np.ndarray) -> Where:
         blocks = [heads]
         for _ in range(self.blocks_per_sequence - 1):
             blocks.append(self._next[blocks[-1]])
-        of_rows = np.stack(blocks)[self._block_of_row]  # [num_rows, B]
-        rows = of_rows * self._period + self._row_in_block[:, np.newaxis]
-        return torch.from_numpy(rows.ravel())
+        return Where(np.stack(blocks), self._num_rows)
 
 
 def flatten(unrolls: Unrolls) -> dict[str, Tensor]:
@@ -281,17 +314,11 @@ def _is_state(name: str) -> bool:
     return name.startswith(_INITIAL_STATE)
 
 
-def _empty(shape: tuple[int, ...], dtype: torch.dtype, *, pin_memory: bool = False) -> Tensor:
-    """Returns fresh memory that is about to be filled at once.
-
-    NumPy asks the system for large pages. Torch does not, and its small ones, faulted in
-    one by one, make a batch of 55 MB take 31 ms to gather instead of 11.
-    """
-    if pin_memory:
-        return torch.empty(shape, dtype=dtype, pin_memory=True)
-    memory = np.empty(math.prod(shape) * dtype.itemsize, np.uint8)
-    return torch.from_numpy(memory).view(dtype).view(shape)
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    return _empty(tuple(tensor.shape), tensor.dtype).copy_(tensor)
+def _by_leaf(state: dict[str, Any]) -> dict[str, dict[str, Tensor]]:
+    """Returns what of a saved store is a leaf's, by name and part."""
+    leaves: dict[str, dict[str, Tensor]] = {}
+    for key, x in state.items():
+        part, _, name = key.partition("/")
+        if part in PARTS:
+            leaves.setdefault(name, {})[part] = x
+    return leaves

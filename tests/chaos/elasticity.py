@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -170,6 +171,8 @@ def main(arguments: list[str]) -> int:
     command = "python -m tests.chaos.elasticity " + " ".join(arguments)
     result = describe_machine(command) | {"preset": PRESET, "learner_exit_code": exit_code} | seen
     text = json.dumps(result, indent=1)
+    # A sample a line.
+    text = re.sub(r"\[\s+([\d.]+),\s+([\d.]+),\s+([\d.]+)\s+\]", r"[\1, \2, \3]", text)
     if options.out is not None:
         options.out.write_text(text + "\n")
     print(text)

@@ -10,6 +10,7 @@ from tests.chaos.elasticity import LearnerUnderWatch, watch
 from tests.chaos.schedule import SHARES, make_schedule
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_run_survives_a_fault_of_each_kind(tmp_path: Path) -> None:
     """Each is followed by progress; every checkpoint can be read; the run ends by itself."""

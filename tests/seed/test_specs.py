@@ -118,7 +118,7 @@ def test_every_field_of_an_array_is_compared() -> None:
         "minimum": 1.0,
         "maximum": 2.0,
     }
-    plain = ArraySpec(name="x", dtype="float32")
+    plain = ArraySpec(name="x", dtype="int32")
     assert values.keys() == {field.name for field in dataclasses.fields(ArraySpec)}
     for name, value in values.items():
         other = dataclasses.replace(plain, **{name: value})

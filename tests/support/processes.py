@@ -38,7 +38,8 @@ class Process:
         return self.wait()
 
     def wait(self) -> int:
-        """Returns the exit code once the process has ended."""
-        rest, _ = self._process.communicate(timeout=TIMEOUT_S)
-        self.output += rest
+        """Returns the exit code once the process has ended; may be asked again."""
+        if self._process.returncode is None:
+            rest, _ = self._process.communicate(timeout=TIMEOUT_S)
+            self.output += rest
         return self._process.returncode

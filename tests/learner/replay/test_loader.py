@@ -65,7 +65,7 @@ def start_loader(
 
 def num_sampled(replay: Replay) -> int:
     """Returns how many batches of 4 were drawn."""
-    return replay._ratio.state_dict()["sampled"] // 4
+    return int(replay._ratio.state_dict()["sampled"]) // 4
 
 
 def test_depth_batches_are_loaded_ahead_and_no_more() -> None:

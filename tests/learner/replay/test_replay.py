@@ -1,90 +1,35 @@
 """Replay as its threads see it: what comes out, by which priority, and how it is kept whole."""
 
-import io
-import logging
-import math
-from collections.abc import Callable
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from learner.checkpoint import _assert_plain
 from learner.records import Unrolls
 from learner.replay.memory import GIB
-from learner.replay.replay import SMALLEST_PRIORITY, Replay, ReplayBatch
-from learner.replay.sample_ratio import SampleRatio
+from learner.replay.replay import SMALLEST_PRIORITY
 from learner.threads import Stopped
-from seed.agent_config import ReplayConfig
-from seed.errors import ConfigError
 from tests.learner.builders import TIMEOUT_S, WatchedCondition, assert_same, in_thread
+from tests.learner.replay.replays import (
+    NUM_ROWS,
+    PERIOD,
+    assert_from_streams,
+    fill,
+    make_replay,
+    priorities_of,
+    update_all,
+)
 from tests.learner.replay.streams import stream_blocks, stream_of, stream_unrolls
 
-PERIOD, NUM_ROWS, NUM_SLOTS = 3, 5, 4
 
-
-def ones(unrolls: Unrolls) -> Tensor:
-    """Returns equal priorities."""
-    return torch.ones(unrolls.num_unrolls)
-
-
-def make_replay(
-    *,
-    capacity: int = 20,
-    min_size: int = 1,
-    samples_per_insert: float | None = None,
-    priority_exponent: float = 1.0,
-    importance_exponent: float = 1.0,
-    batch_size: int = 4,
-    initial_priorities: Callable[[Unrolls], Tensor] = ones,
-    rng_seed: int = 0,
-) -> Replay:
-    """Returns a small replay in which nothing waits for a ratio unless one is given."""
-    config = ReplayConfig(
-        replay_capacity=capacity,
-        replay_min_size=min_size,
-        samples_per_insert=samples_per_insert or 1.0,
-        priority_exponent=priority_exponent,
-        importance_exponent=importance_exponent,
-    )
-    replay = Replay(
-        config,
-        num_rows=NUM_ROWS,
-        period=PERIOD,
-        batch_size=batch_size,
-        num_slots=NUM_SLOTS,
-        initial_priorities=initial_priorities,
-        rng_seed=rng_seed,
-    )
-    if samples_per_insert is None:
-        replay._ratio = SampleRatio(1e6, min_size=0, tolerance=math.inf)
-    return replay
-
-
-def fill(replay: Replay, blocks: range, envs: list[int] | None = None) -> None:
-    """Inserts blocks of each environment, all of the same number at once."""
-    envs = envs or [0]
-    for block in blocks:
-        replay.insert(stream_blocks(envs, [block] * len(envs), PERIOD))
-
-
-def assert_from_streams(batch: ReplayBatch) -> None:
-    """Asserts that every sequence is what its environment's stream has from its first row."""
-    envs, starts = zip(*stream_of(batch.unrolls), strict=True)
-    assert_same(batch.unrolls, stream_unrolls([*envs], [*starts], NUM_ROWS))
-
-
-def priorities_of(replay: Replay) -> dict[int, float]:
-    """Returns position -> what sampling is in proportion to, where that is not 0."""
-    weighed = replay._tree.get(np.arange(replay._store.num_blocks))
-    return {int(i): float(weighed[i]) for i in np.flatnonzero(weighed)}
-
-
-def test_inserted_blocks_come_out_as_sequences_of_their_streams() -> None:
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_inserted_blocks_come_out_as_sequences_of_their_streams(
+    compression: Literal["none", "zstd"],
+) -> None:
     """Of several environments; at the same time rows of all of them are overwritten."""
-    replay = make_replay(capacity=12)
+    replay = make_replay(capacity=12, compression=compression)
     seen: set[tuple[int, int]] = set()
     for block in range(40):
         fill(replay, range(block, block + 1), envs=[0, 1, 2])
@@ -123,12 +68,6 @@ def test_sampling_follows_the_priorities_written_back() -> None:
     batch = replay.sample()
     counts = np.bincount(batch.heads, minlength=3)
     assert np.abs(counts - 1000 * np.array([1, 2, 5]) / 8).max() <= 2
-
-
-def update_all(replay: Replay, priorities: list[float]) -> None:
-    """Writes priorities back to the first positions."""
-    heads = np.arange(len(priorities))
-    replay.update_priorities(heads, replay._store.generations(heads), torch.tensor(priorities))
 
 
 def test_importance_weights_undo_uneven_sampling_up_to_the_exponent() -> None:
@@ -261,81 +200,6 @@ def test_close_wakes_a_sample_that_waits_for_a_whole_sequence() -> None:
         sampling.result(TIMEOUT_S)
 
 
-def restored_from(replay: Replay, **settings: Any) -> Replay:
-    """Returns a new replay that has been through a checkpoint's file."""
-    state = replay.state_dict()
-    _assert_plain(state, "state")
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    fresh = make_replay(**settings, rng_seed=99)
-    fresh.load_state_dict(torch.load(file, weights_only=True))
-    return fresh
-
-
-@pytest.mark.parametrize("num_blocks", [0, 1, 5, 40])
-def test_restored_replay_goes_on_exactly(num_blocks: int) -> None:
-    """Empty, partly filled, or many times round: samples, links, generations, priorities."""
-
-    def initial_priorities(unrolls: Unrolls) -> Tensor:
-        return 1 + unrolls.actions[0] % 5
-
-    settings: dict[str, Any] = {"capacity": 8, "initial_priorities": initial_priorities}
-    replay = make_replay(**settings)
-    fill(replay, range(num_blocks), envs=[0, 1])
-    if num_blocks > 1:
-        batch = replay.sample()
-        replay.update_priorities(batch.heads, batch.generations, torch.arange(4.0))
-    restored = restored_from(replay, **settings)
-    assert len(restored) == len(replay)
-    for block in range(num_blocks, num_blocks + 10):
-        # The first is whole thanks to its predecessor from before.
-        for each in (replay, restored):
-            fill(each, range(block, block + 1), envs=[0, 1])
-        assert priorities_of(restored) == priorities_of(replay)
-        if len(replay):
-            assert_same_batch(restored.sample(), replay.sample())
-    assert restored.report() == replay.report()
-
-
-def assert_same_batch(got: ReplayBatch, expected: ReplayBatch) -> None:
-    """Asserts that two batches are equal to the last bit."""
-    assert_same(got.unrolls, expected.unrolls)
-    assert torch.equal(got.importance_weights, expected.importance_weights)
-    assert np.array_equal(got.heads, expected.heads)
-    assert np.array_equal(got.generations, expected.generations)
-
-
-def test_checkpoint_holds_only_what_is_filled() -> None:
-    """A replay for a hundred thousand sequences begins small."""
-    replay = make_replay(capacity=1000)
-    fill(replay, range(5))
-    tensors = [x for x in replay.state_dict().values() if isinstance(x, Tensor)]
-    generator_bytes = torch.Generator().get_state().nbytes
-    block_bytes = replay._store.bytes_per_block(stream_unrolls([0], [0], 1))
-    assert sum(x.nbytes for x in tensors) < 5 * (block_bytes + 32) + generator_bytes
-
-
-def test_checkpoint_does_not_change_with_the_replay() -> None:
-    """It is written while inference goes on."""
-    replay = make_replay(capacity=4)
-    fill(replay, range(10))
-    state = replay.state_dict()
-    tensors = [x for x in state.values() if isinstance(x, Tensor)]
-    copies = [x.clone() for x in tensors]
-    fill(replay, range(10, 20))
-    replay.sample()
-    assert all(map(torch.equal, tensors, copies))
-
-
-def test_replay_of_another_size_is_refused_by_name() -> None:
-    """Its positions would mean other blocks."""
-    replay = make_replay(capacity=8)
-    fill(replay, range(5))
-    with pytest.raises(ValueError, match="replay num_blocks: expected 13, got 12"):
-        restored_from(replay, capacity=9)
-
-
 def test_report_says_nothing_of_nothing() -> None:
     """A mean over nothing is absent."""
     assert make_replay().report() == {"replay/sequences": 0}
@@ -349,49 +213,7 @@ def test_report_says_what_is_held_and_how_it_is_sampled() -> None:
     replay.sample()
     assert replay.report() == {
         "replay/sequences": 3,
+        "replay/gib": replay.held_bytes / GIB,
         "replay/priority_mean": 3.0,
         "replay/samples_per_insert": 1.0,
     }
-
-
-def atari_replay() -> tuple[Replay, Unrolls]:
-    """Returns the published recipe's replay, empty, and one row as its network acts."""
-    replay = Replay(
-        ReplayConfig(replay_capacity=100_000),
-        num_rows=121,
-        period=80,
-        batch_size=64,
-        num_slots=1024,
-        initial_priorities=ones,
-        rng_seed=0,
-    )
-    row = stream_unrolls([0], [0], 1)
-    row = row._replace(
-        rows=row.rows._replace(observations=(torch.zeros(1, 1, 84, 84, dtype=torch.uint8),)),
-        policy_outputs={"q": torch.zeros(1, 1, 18)},
-        initial_state={
-            "frames/observation": torch.zeros(1, 3, 84, 84, dtype=torch.uint8),
-            "lstm/hidden": torch.zeros(1, 512),
-            "lstm/cell": torch.zeros(1, 512),
-        },
-    )
-    return replay, row
-
-
-def test_hundred_thousand_atari_sequences_fit_64_gib(caplog: pytest.LogCaptureFixture) -> None:
-    """84 x 84 screens, 80 trained rows after 40, stack of 4, LSTM of 512, 18 actions."""
-    replay, row = atari_replay()
-    block_bytes = 80 * (84 * 84 + 4 + 3 * 8 + 3 + 18 * 4) + 3 * 84 * 84 + 2 * 512 * 4
-    assert replay.memory_bytes(row) == (100_000 + 1024) * block_bytes
-    assert replay.memory_bytes(row) < 64 * GIB
-    caplog.set_level(logging.INFO)
-    replay.check_memory(row, available_bytes=64 * GIB)
-    assert caplog.messages == ["replay: 100,000 sequences, 56.3 GiB"]
-
-
-def test_replay_that_does_not_fit_is_refused_before_it_grows() -> None:
-    """By its flag, with what there is and what it would take."""
-    replay, row = atari_replay()
-    message = "replay_capacity: expected .* 54.0 GiB .*, got 100,000, which take 56.3 GiB"
-    with pytest.raises(ConfigError, match=message):
-        replay.check_memory(row, available_bytes=60 * GIB)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from learner.agents.r2d2 import R2D2Agent
-from learner.checkpoint import load_replay, save_checkpoint
+from learner.checkpoint import save_checkpoint
 from learner.inference import example_step
 from learner.records import Unrolls
 from learner.replay.memory import GIB
@@ -40,13 +40,15 @@ def make_agent() -> R2D2Agent:
 
 
 def make_experience(
-    replay: ReplayConfig = CONFIG.replay, available_bytes: int = GIB
+    replay: ReplayConfig = CONFIG.replay,
+    available_bytes: int = GIB,
+    config: R2D2Config = CONFIG,
 ) -> ReplayedSequences:
     """Returns an experience that has not been started."""
     agent = make_agent()
     return ReplayedSequences(
         agent,
-        dataclasses.replace(CONFIG, replay=replay),
+        dataclasses.replace(config, replay=replay),
         example=example_step(agent.spec, agent, agent.build_network()),
         num_slots=4,
         device=CPU,
@@ -105,12 +107,14 @@ def test_replay_that_would_not_fit_is_refused() -> None:
 
 
 def test_replay_reads_back_from_a_checkpoint(tmp_path: Path) -> None:
-    """With the same sequences, priorities and next samples."""
-    experience = make_experience()
+    """With the same sequences, priorities, counts and next samples."""
+    # No sum of powers of two.
+    config = dataclasses.replace(CONFIG.replay, samples_per_insert=2.1)
+    experience = make_experience(config)
     put_blocks(experience, 2)
     path = save_checkpoint(tmp_path, 1, {}, {}, keep=1, replay=experience.checkpoint())
-    resumed = make_experience()
-    resumed.restore(load_replay(path))
+    resumed = make_experience(config)
+    resumed.restore(path)
     assert resumed.report() == experience.report()
     for each in (experience, resumed):
         each.start()
@@ -121,10 +125,12 @@ def test_replay_reads_back_from_a_checkpoint(tmp_path: Path) -> None:
     assert torch.equal(got.source.importance_weights, wanted.source.importance_weights)
 
 
-def test_checkpoint_without_replay_is_said_to_refill(caplog: pytest.LogCaptureFixture) -> None:
+def test_checkpoint_without_replay_is_said_to_refill(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The user knows why nothing is trained for a while."""
     experience = make_experience()
-    experience.restore(None)
+    experience.restore(save_checkpoint(tmp_path, 1, {}, {}, keep=1))
     assert "the checkpoint has no replay" in caplog.text
     assert "after 2 new sequences" in caplog.text
     assert experience.report() == {"replay/sequences": 0}
@@ -140,9 +146,69 @@ def test_checkpoint_without_replay_is_said_to_refill(caplog: pytest.LogCaptureFi
 def test_replay_is_left_out_of_checkpoints_where_told_or_too_large(
     caplog: pytest.LogCaptureFixture, change: dict[str, bool | float], said: str
 ) -> None:
-    """The limit is said once, at the start."""
-    with caplog.at_level(logging.INFO):
-        experience = make_experience(dataclasses.replace(CONFIG.replay, **change))
+    """The limit is said once, not with each checkpoint."""
+    experience = make_experience(dataclasses.replace(CONFIG.replay, **change))
     put_blocks(experience, 2)
+    caplog.clear()
     assert experience.checkpoint() is None
-    assert said in caplog.text
+    assert experience.checkpoint() is None
+    assert [message for message in caplog.messages if said not in message] == []
+    assert len(caplog.messages) == (1 if said else 0)
+
+
+def saved_replay(
+    directory: Path, num_blocks: int = 2, replay: ReplayConfig = CONFIG.replay
+) -> Path:
+    """Returns a checkpoint with a replay of `num_blocks` blocks of each environment."""
+    experience = make_experience(replay)
+    put_blocks(experience, num_blocks)
+    return save_checkpoint(directory, 1, {}, {}, keep=1, replay=experience.checkpoint())
+
+
+def test_damaged_replay_is_done_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The run goes on; what is wrong and what follows is said, and the replay fills again."""
+    path = saved_replay(tmp_path)
+    file = path / "replay.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    experience = make_experience()
+    caplog.clear()
+    experience.restore(path)
+    (message,) = caplog.messages
+    assert "replay.safetensors" in message and "damaged" in message
+    assert message.endswith("training goes on after 2 new sequences")
+    assert experience.report() == {"replay/sequences": 0}
+    put_blocks(experience, 2)
+    assert experience.report()["replay/sequences"] == 4
+
+
+def test_sequences_of_another_length_are_done_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They lack rows that these flags want."""
+    path = saved_replay(tmp_path)
+    experience = make_experience(config=dataclasses.replace(CONFIG, burn_in=3))
+    caplog.clear()
+    experience.restore(path)
+    (message,) = caplog.messages
+    assert "replay num_rows: expected 8, got 7" in message
+    assert message.endswith("training goes on after 2 new sequences")
+    assert experience.report() == {"replay/sequences": 0}
+
+
+def test_replay_of_another_capacity_is_taken_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As much of it as there is room for; the user sees how much."""
+    caplog.set_level(logging.INFO)
+    # So few samples that nothing waits for a trainer.
+    config = dataclasses.replace(CONFIG.replay, samples_per_insert=0.1)
+    path = saved_replay(tmp_path, num_blocks=5, replay=config)
+    experience = make_experience(dataclasses.replace(config, replay_capacity=6))
+    caplog.clear()
+    experience.restore(path)
+    assert caplog.messages == ["replay: 6 sequences restored"]
+    experience.start()
+    assert experience.next_batch().unrolls.actions.shape == (CONFIG.num_rows, 3)
+    experience.close()

@@ -46,7 +46,8 @@ def test_sample_waits_for_the_smallest_size() -> None:
     assert not sampling.done()
     ratio.insert(1)
     sampling.result(TIMEOUT_S)
-    assert ratio.state_dict() == {"inserted": 10, "sampled": 4}
+    counts = ratio.state_dict()
+    assert (counts["inserted"], counts["sampled"]) == (10, 4)
 
 
 def test_inserts_up_to_the_smallest_size_never_wait() -> None:
@@ -188,8 +189,43 @@ def test_restored_ratio_owes_what_was_owed() -> None:
     ratio.insert(12)
     ratio.sample(3)
     restored = SampleRatio(0.5, min_size=4, tolerance=100)
-    restored.load_state_dict(ratio.state_dict())
+    restored.load_state_dict(ratio.state_dict(), num_held=0)
     restored.sample(2)
     sampling = start_blocked(restored, restored.sample, 1)
     restored.insert(2)
     sampling.result(TIMEOUT_S)
+
+
+@pytest.mark.parametrize("samples_per_insert", [0.1, 10.0])
+def test_ratio_changed_on_resume_holds_from_there_on(samples_per_insert: float) -> None:
+    """Neither side has to make up for a past in which another was wanted."""
+    before = SampleRatio(1.0, min_size=10, tolerance=0)
+    before.insert(10)
+    for _ in range(500):
+        before.sample(4)
+        before.insert(4)
+    ratio = SampleRatio(samples_per_insert, min_size=20, tolerance=5)
+    ratio.load_state_dict(before.state_dict(), num_held=100)
+    ratio.insert(1)
+    ratio.sample(4)
+    assert ratio.samples_per_insert() == 4
+
+
+def test_smallest_size_raised_on_resume_is_waited_for() -> None:
+    """As far as the sequences that are held do not make it up."""
+    before = SampleRatio(1.0, min_size=2, tolerance=0)
+    before.insert(3)
+    ratio = SampleRatio(1.0, min_size=5, tolerance=0)
+    ratio.load_state_dict(before.state_dict(), num_held=3)
+    sampling = start_blocked(ratio, ratio.sample, 1)
+    ratio.insert(1)
+    assert not sampling.done()
+    ratio.insert(1)
+    sampling.result(TIMEOUT_S)
+
+
+def test_counts_of_a_checkpoint_without_settings_are_taken_over() -> None:
+    """As they were before settings were saved with them."""
+    ratio = SampleRatio(1.0, min_size=2, tolerance=0)
+    ratio.load_state_dict({"inserted": 12, "sampled": 5}, num_held=9)
+    assert ratio.samples_per_insert() == 0.5

@@ -5,12 +5,13 @@ from collections import deque
 
 import numpy as np
 import pytest
+import torch
 
 from learner.records import map_tensors
 from learner.replay.sequence_store import SequenceStore, flatten
 from learner.unrolls import Completed
 from seed.errors import ConfigError
-from tests.learner.builders import assert_same, tensors_of
+from tests.learner.builders import assert_same, seeded, tensors_of
 from tests.learner.replay.streams import stream_blocks, stream_of, stream_unrolls
 
 # (period, rows of a sequence): of one to nine blocks, filling the last one or not.
@@ -42,15 +43,18 @@ class LiteralStore:
         return {(env, n) for env, n in held if all((env, n + k) in held for k in numbers)}
 
 
+@pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize(("period", "num_rows"), SHAPES)
-def test_store_equals_a_list_of_blocks(period: int, num_rows: int) -> None:
+def test_store_equals_a_list_of_blocks(period: int, num_rows: int, compress: bool) -> None:
     """Random groups of slots, whose actors leave and come, many times round the ring.
 
     What was once whole stays whole until its head is overwritten, since the other
     blocks are younger: after every insert every such sequence is its stream's, row by row.
     """
     rng = np.random.default_rng(num_rows)
-    store = SequenceStore(capacity=7, num_rows=num_rows, period=period, num_slots=4)
+    store = SequenceStore(
+        capacity=7, num_rows=num_rows, period=period, num_slots=4, compress=compress
+    )
     literal = LiteralStore(store.num_blocks, store.blocks_per_sequence)
     held: dict[int, tuple[int, int]] = {}
     env_of, next_block, num_envs, num_wholes = [0] * 4, [0] * 4, 0, 0
@@ -105,13 +109,39 @@ def test_block_is_as_large_as_the_rows_it_adds() -> None:
     assert store.bytes_per_block(example) == 4 * row_bytes + state_bytes
 
 
-def test_allocation_is_what_was_calculated() -> None:
-    """Of all that grows with the size of a row."""
-    store = SequenceStore(capacity=10, num_rows=9, period=4, num_slots=2)
-    insert(store, stream_blocks([0], [0], 4))
-    allocated = sum(array.nbytes for array in store._arrays.values())
-    example = stream_unrolls([0, 1], [0, 0], 1)
-    assert allocated == store.num_blocks * store.bytes_per_block(example)
+def test_what_is_held_is_what_was_calculated() -> None:
+    """Block by block, and no more once all have been written."""
+    store = SequenceStore(capacity=3, num_rows=9, period=4, num_slots=1)
+    block_bytes = store.bytes_per_block(stream_unrolls([0, 1], [0, 0], 1))
+    held = []
+    for block in range(store.num_blocks + 3):
+        insert(store, stream_blocks([0], [block], 4))
+        held.append(store.held_bytes / block_bytes)
+    assert held == [1, 2, 3, 4, 5, 5, 5, 5]
+
+
+def screens(period: int, rng_seed: int) -> Completed:
+    """Returns a block whose screens are noise, but the same noise in all of its rows."""
+    completed = stream_blocks([0], [0], period)
+    noise = torch.randint(0, 256, (64, 64), generator=seeded(rng_seed)).to(torch.uint8)
+    screens = noise.expand(period + 1, 1, 64, 64)
+    rows = completed.unrolls.rows._replace(observations=(screens,))
+    return completed._replace(unrolls=completed.unrolls._replace(rows=rows))
+
+
+def test_compressed_blocks_take_what_does_not_repeat() -> None:
+    """A still screen is held once a block, whatever its noise; the rest stays as large."""
+    plain, compressed = (
+        SequenceStore(capacity=3, num_rows=8, period=8, num_slots=1, compress=compress)
+        for compress in (False, True)
+    )
+    for number in range(7):
+        for store in (plain, compressed):
+            insert(store, screens(8, number))
+    saved = plain.held_bytes - compressed.held_bytes
+    assert saved / plain.num_blocks == pytest.approx(7 * 64 * 64, rel=0.02)
+    heads = np.arange(3)
+    assert_same(compressed.gather(heads), plain.gather(heads))
 
 
 def test_sequences_do_not_reach_across_a_new_actor() -> None:

@@ -1,5 +1,7 @@
 """Actors that say nothing, do not read, or are stopped: dropped, while nobody else waits."""
 
+import contextlib
+import queue
 import signal
 import socket
 import subprocess
@@ -16,7 +18,7 @@ from seed import wire
 from seed.errors import WireError
 from seed.pb import inference_pb2 as pb
 from tests.learner.builders import TIMEOUT_S
-from tests.learner.server.support import INVALID, SPEC, Serving, first, step
+from tests.learner.server.support import HELD, INVALID, SPEC, Serving, first, step
 from tests.support import quiet_actor
 
 LATE = grpc.StatusCode.DEADLINE_EXCEEDED
@@ -105,13 +107,17 @@ def test_actor_that_reads_nothing_is_dropped_though_it_takes_no_status(serve: Se
     """The transport holds what it can, then answers pile up; the status waits to be read."""
     size = 20_000
     serving = serve(Patience(goodbye_s=0.2))
-    deaf = serving.actor()
+    neighbour, deaf = serving.actor(), serving.actor()
+    neighbour.start(1)
     deaf.say_hello(size)
-    for _ in range(300):
-        deaf.send(first(size))
-    serving.batcher.wait_for_connected(size)
-    serving.batcher.wait_for_connected(0)
-    assert serving.actor().say_hello(1).envs_connected == 1
+    serving.batcher.wait_for_connected(1 + size)
+    while serving.batcher.connected.empty():
+        deaf.send(first(size, value=HELD))
+        with contextlib.suppress(queue.Empty):
+            serving.inference.held.get(timeout=5.0).reply(np.zeros(size, np.int64))
+            # Answered behind it: by now the deaf actor's answer is on its way.
+            neighbour.act(step(1))
+    serving.batcher.wait_for_connected(1)
     code, details = deaf.status()
     assert code is INVALID
     assert details.startswith("actions: expected those of a group to be read before its next")
