@@ -42,4 +42,4 @@ class Process:
         if self._process.returncode is None:
             rest, _ = self._process.communicate(timeout=TIMEOUT_S)
             self.output += rest
-        return self._process.returncode
+        return self._process.wait()
