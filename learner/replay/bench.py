@@ -52,7 +52,7 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
     example = example_step(spec, agent, agent.build_network())
     blocks = _random_blocks(example, preset.agent.period + 1, args.num_envs)
     if args.screens is not None:
-        blocks = _with_screens(blocks, torch.from_numpy(np.load(args.screens)))
+        blocks = _with_screens(blocks, torch.from_numpy(np.load(args.screens, allow_pickle=False)))
     # The memory of batches, which come and go, is not to be taken for the replay's.
     _fill(_make_replay(args, agent, preset.agent, 2 * args.num_envs), blocks, 4)
     replay = _make_replay(args, agent, preset.agent, args.sequences)
