@@ -206,8 +206,8 @@ def test_ratio_changed_on_resume_holds_from_there_on(samples_per_insert: float) 
         before.insert(4)
     ratio = SampleRatio(samples_per_insert, min_size=20, tolerance=5)
     ratio.load_state_dict(before.state_dict(), num_held=100)
-    ratio.insert(1)
-    ratio.sample(4)
+    in_thread(ratio.insert, 1).result(TIMEOUT_S)
+    in_thread(ratio.sample, 4).result(TIMEOUT_S)
     assert ratio.samples_per_insert() == 4
 
 
