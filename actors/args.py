@@ -44,8 +44,8 @@ class ActorArgs:
     """Seconds in which a learner must answer before the actor tries again."""
     max_backoff_s: float = 30.0
     """Longest wait between two attempts to reach a learner that is away."""
-    exit_with_parent: bool = False
-    """End when the process that started this actor ends, however it does."""
+    exit_with_parent: int | None = None
+    """Id of the process that starts this actor: end when that ends, however it does."""
     metrics_port: int | None = None
     """Serve this actor's counters to Prometheus at http://<metrics-host>:<port>/metrics;
     0: any free port. None: not at all."""

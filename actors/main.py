@@ -61,8 +61,8 @@ def _run_logging_json(args: ActorArgs) -> int:
 
 def run(args: ActorArgs, stop: threading.Event) -> None:
     """Steps environments until `stop` is set; raises SeedError when it cannot go on."""
-    if args.exit_with_parent:
-        _watch_parent()
+    if args.exit_with_parent is not None:
+        _watch_parent(args.exit_with_parent)
     session = Session(args)
     try:
         session.run(stop)
@@ -70,9 +70,11 @@ def run(args: ActorArgs, stop: threading.Event) -> None:
         session.close()
 
 
-def _watch_parent() -> None:
-    """Sends this process SIGTERM once its parent has gone, even by kill -9."""
-    parent = os.getppid()
+def _watch_parent(parent: int) -> None:
+    """Sends this process SIGTERM once its parent has gone, even by kill -9.
+
+    Told who that is: it may have gone before this process could have looked.
+    """
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -219,7 +219,8 @@ def measure_wire(args: WireArgs) -> dict[str, float]:
         answering = start_thread(
             "inference", lambda: _answer_all(batcher, counted), server_errors.append
         )
-        command = [sys.executable, "-m", "actors", "--learner", address, "--exit-with-parent"]
+        command = [sys.executable, "-m", "actors", "--learner", address]
+        command += ["--exit-with-parent", str(os.getpid())]
         actor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             counted.started.wait()

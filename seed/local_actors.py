@@ -5,6 +5,7 @@ private unix socket and know nothing of their parent.
 """
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -96,11 +97,12 @@ class ActorProcesses:
 
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "actors", "--learner", self.address]
+        command += ["--exit-with-parent", str(os.getpid())]
         with self._log_path(name).open("ab") as log:
             # Own process group: Ctrl-C reaches the learner, which then ends its actors in order.
             # Not a session: Linux shares the cores evenly among sessions, whatever their niceness.
             process = subprocess.Popen(
-                [*command, "--exit-with-parent", *self._token_flags, *self._flags[name]],
+                [*command, *self._token_flags, *self._flags[name]],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 process_group=0,

@@ -23,9 +23,9 @@ def address(tmp_path: Path) -> str:
     return f"unix:{tmp_path}/learner.sock"
 
 
-def _start(address: str) -> subprocess.Popen:
+def _start(address: str, *flags: str) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-m", "actors", "--learner", address],
+        [sys.executable, "-m", "actors", "--learner", address, *flags],
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -67,9 +67,9 @@ def test_sigterm_ends_a_wait_for_a_silent_learner(address: str) -> None:
 def test_actor_ends_with_its_parent_if_told_to(address: str) -> None:
     """A parent killed by kill -9 leaves no actor behind."""
     start = (
-        "import subprocess, sys; "
+        "import os, subprocess, sys; "
         "subprocess.run([sys.executable, '-m', 'actors', '--exit-with-parent', "
-        f"'--learner', {address!r}])"
+        f"str(os.getpid()), '--learner', {address!r}])"
     )
     with serving(learner := FakeLearner(), address):
         parent = subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.DEVNULL)
@@ -77,6 +77,15 @@ def test_actor_ends_with_its_parent_if_told_to(address: str) -> None:
         parent.kill()
         parent.wait()
         assert learner.streams_ended.acquire(timeout=_TIMEOUT_S)
+
+
+def test_actor_ends_if_its_parent_has_gone_before_it_could_look(address: str) -> None:
+    """Killed while the actor was still starting, which takes seconds: nobody would end it."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    process = _start(address, "--exit-with-parent", str(gone.pid))
+    process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == 0
 
 
 def test_refused_hello_exits_1_with_the_learners_reason(

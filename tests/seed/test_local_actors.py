@@ -1,6 +1,7 @@
 """Local actors with processes that a test ends: who is started, replaced, or given up."""
 
 import logging
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,8 +73,8 @@ def test_every_actor_has_the_address_and_a_log_of_its_own(
     actors: ActorProcesses, started: list[FakeProcess], tmp_path: Path
 ) -> None:
     """And ends with the learner, even if that is killed."""
-    common = ["--learner", actors.address, "--exit-with-parent"]
-    assert [process.flags[:3] for process in started] == [common] * 3
+    common = ["--learner", actors.address, "--exit-with-parent", str(os.getpid())]
+    assert [process.flags[:4] for process in started] == [common] * 3
     logs = ["actor-0.log", "actor-1.log", "eval-actor-0.log"]
     assert [process.log for process in started] == [tmp_path / name for name in logs]
 
@@ -90,7 +91,7 @@ def test_evaluation_actors_play_in_one_small_group(
 ) -> None:
     """The others do as the learner says."""
     small = ["--role", "eval", "--num-groups", "1", "--envs-per-group", "4"]
-    assert [process.flags[3:] for process in started] == [[], [], small]
+    assert [process.flags[4:] for process in started] == [[], [], small]
 
 
 def test_further_flags_are_not_for_evaluation_actors(started: list[FakeProcess]) -> None:
@@ -98,7 +99,7 @@ def test_further_flags_are_not_for_evaluation_actors(started: list[FakeProcess])
     actors = ActorProcesses(1, num_eval_actors=1, extra_args=("--role", "eval", "--video", "x"))
     actors.start()
     actors.close()
-    assert started[0].flags[3:] == ["--role", "eval", "--video", "x"]
+    assert started[0].flags[4:] == ["--role", "eval", "--video", "x"]
     assert "--video" not in started[1].flags
 
 
@@ -108,7 +109,7 @@ def test_token_is_for_all_of_them(started: list[FakeProcess]) -> None:
     actors.start()
     actors.close()
     for process in started:
-        assert process.flags[3:5] == ["--token-file", "certs/token"]
+        assert process.flags[4:6] == ["--token-file", "certs/token"]
 
 
 @pytest.mark.parametrize(("killed", "name"), [(1, "actor 1"), (2, "eval actor 0")])
