@@ -4,6 +4,7 @@ Used by the main thread of the learner and of an actor.
 """
 
 import contextlib
+import copy
 import datetime
 import json
 import logging
@@ -34,7 +35,19 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
+        elif record.exc_text:  # all there is of another process's
+            fields["exception"] = record.exc_text
         return json.dumps(fields)
+
+
+def portable_record(record: logging.LogRecord) -> logging.LogRecord:
+    """Returns a copy for another process to handle: message and traceback as two texts."""
+    portable = copy.copy(record)
+    portable.msg, portable.args = record.getMessage(), None
+    if record.exc_info:
+        portable.exc_text = logging.Formatter().formatException(record.exc_info)
+        portable.exc_info = None
+    return portable
 
 
 @contextlib.contextmanager

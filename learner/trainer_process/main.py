@@ -6,7 +6,6 @@ to answer: in a terminal Ctrl-C reaches both.
 
 import contextlib
 import logging
-import logging.handlers
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -27,6 +26,7 @@ from learner.trainer_process.unroll_ring import UnrollReader, UnrollRing, make_u
 from learner.training import Training
 from learner.weights import WeightCopies
 from seed.config import RunConfig
+from seed.logs import portable_record
 from seed.specs import EnvSpec
 
 # Unrolls under way between the processes: enough to hide their copying, few beside the
@@ -160,10 +160,13 @@ class _TrainerProcess:
 def _forward_logs(tell: Callable[..., Any]) -> None:
     """Sends what is logged here to the learner process, which knows where logs go."""
 
-    class Forwarding(logging.handlers.QueueHandler):
-        def enqueue(self, record: logging.LogRecord) -> None:
-            tell("log", record)
+    class Forwarding(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            try:
+                tell("log", portable_record(record))
+            except Exception:
+                self.handleError(record)
 
     root = logging.getLogger()
     root.setLevel(logging.INFO)
-    root.addHandler(Forwarding(None))  # type: ignore[arg-type]
+    root.addHandler(Forwarding())

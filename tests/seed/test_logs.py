@@ -2,11 +2,13 @@
 
 import json
 import logging
+import multiprocessing
+import sys
 
 import pytest
 
 from seed.errors import ConfigError
-from seed.logs import json_log
+from seed.logs import json_log, portable_record
 
 _LOG = logging.getLogger("seed.test")
 
@@ -36,6 +38,21 @@ def test_traceback_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:
             _LOG.exception("no checkpoint this time")
     (record,) = lines(capsys)
     assert (record["level"], record["message"]) == ("ERROR", "no checkpoint this time")
+    assert record["exception"].startswith("Traceback") and "by nothing" in record["exception"]
+
+
+def test_record_of_another_process_is_as_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """The trainer's, which travels between processes: its traceback is a field, too."""
+    try:
+        raise ZeroDivisionError("by nothing")
+    except ZeroDivisionError:
+        made = _LOG.makeRecord("x", logging.ERROR, "", 1, "update %d", (7,), sys.exc_info())
+    there, here = multiprocessing.Pipe()
+    there.send(portable_record(made))
+    with json_log("learner"):
+        _LOG.handle(here.recv())
+    (record,) = lines(capsys)
+    assert record["message"] == "update 7"
     assert record["exception"].startswith("Traceback") and "by nothing" in record["exception"]
 
 
