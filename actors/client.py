@@ -31,6 +31,7 @@ from seed.pb import inference_pb2_grpc as pb_grpc
 from seed.security import PLAIN_TEXT, Security
 from seed.wire import (
     PROTOCOL_VERSION,
+    SERVICE,
     EnvOutputs,
     Hello,
     decode_actions,
@@ -128,9 +129,7 @@ def fetch_task(
 
 def act_method(channel: Any) -> Any:
     """Returns `Act` of a channel of either kind, for requests that are serialised already."""
-    return channel.stream_stream(
-        "/seed.v1.Inference/Act", response_deserializer=pb.ActResponse.FromString
-    )
+    return channel.stream_stream(f"/{SERVICE}/Act", response_deserializer=pb.ActResponse.FromString)
 
 
 class PolicyStream:

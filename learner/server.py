@@ -44,7 +44,7 @@ from seed.specs import EnvSpec
 _LOG = logging.getLogger(__name__)
 
 # What health checks ask for: the learner as a whole, or its service by name.
-_HEALTH_NAMES = ("", pb.DESCRIPTOR.services_by_name["Inference"].full_name)
+_HEALTH_NAMES = ("", wire.SERVICE)
 
 # Details of a status travel as HTTP/2 metadata, which gRPC bounds at 8 KiB; and an error
 # may quote what a stranger sent.
@@ -225,7 +225,7 @@ def _add_service(server: grpc.aio.Server, service: "InferenceService") -> None:
             service.Act, response_serializer=pb.ActResponse.SerializeToString
         ),
     }
-    generic = grpc.method_handlers_generic_handler("seed.v1.Inference", handlers)
+    generic = grpc.method_handlers_generic_handler(wire.SERVICE, handlers)
     server.add_generic_rpc_handlers((generic,))
 
 

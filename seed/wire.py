@@ -19,6 +19,9 @@ from seed.specs import ArraySpec, EnvSpec
 
 PROTOCOL_VERSION = 1
 
+# How gRPC names the service of protos/inference.proto, for calls past the generated code.
+SERVICE = pb.DESCRIPTOR.services_by_name["Inference"].full_name
+
 # Most environments one actor may announce; a sanity bound, not a tuning knob.
 MAX_ENVS_PER_ACTOR = 65_536
 
