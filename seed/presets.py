@@ -22,14 +22,16 @@ class Preset(NamedTuple):
     config: RunConfig
 
 
+_ADAM = OptimizerConfig(
+    optimizer="adam", learning_rate=1e-3, momentum=0.9, optimizer_decay=0.999, epsilon=1e-5
+)
+
 _CARTPOLE_VTRACE = RunConfig(
     env=EnvConfig(env_id="CartPole-v1"),
     network=NetworkConfig(torso="mlp", hidden_sizes=(64, 64)),
     # Returns of up to 1/(1 - .99) = 100 swamp the shared torso; scaled they do not.
     agent=VTraceConfig(unroll_length=20, batch_size=16, reward_scale=0.05),
-    optimizer=OptimizerConfig(
-        optimizer="adam", learning_rate=1e-3, momentum=0.9, optimizer_decay=0.999, epsilon=1e-5
-    ),
+    optimizer=_ADAM,
     actor=ActorConfig(envs_per_group=16),
     learner=LearnerConfig(total_env_steps=400_000),
 )
@@ -67,14 +69,7 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
         entropy_cost=0.005,
         entropy_cost_schedule="linear",
     ),
-    optimizer=OptimizerConfig(
-        optimizer="adam",
-        learning_rate=1e-3,
-        momentum=0.9,
-        optimizer_decay=0.999,
-        epsilon=1e-5,
-        max_grad_norm=80.0,
-    ),
+    optimizer=dataclasses.replace(_ADAM, max_grad_norm=80.0),
     actor=ActorConfig(envs_per_group=32),
     learner=LearnerConfig(total_env_steps=5_000_000),
 )
@@ -141,12 +136,10 @@ _ATARI_R2D2 = RunConfig(
     env=EnvConfig(env_id="ALE/Pong-v5"),
     network=NetworkConfig(torso="nature", lstm_size=512, frame_stack=4, see_last_step=True),
     agent=R2D2Config(),
-    optimizer=OptimizerConfig(
-        optimizer="adam",
+    optimizer=dataclasses.replace(
+        _ADAM,
         learning_rate=1e-4,
         learning_rate_schedule="constant",
-        momentum=0.9,
-        optimizer_decay=0.999,
         epsilon=1e-3,
         max_grad_norm=80.0,
     ),
@@ -174,14 +167,7 @@ _ATARI_R2D2_CPU = dataclasses.replace(
         head_size=128,
         replay=ReplayConfig(replay_capacity=10_000, replay_min_size=1_000, samples_per_insert=1.5),
     ),
-    optimizer=OptimizerConfig(
-        optimizer="adam",
-        learning_rate=5e-4,
-        momentum=0.9,
-        optimizer_decay=0.999,
-        epsilon=1e-5,
-        max_grad_norm=40.0,
-    ),
+    optimizer=dataclasses.replace(_ADAM, learning_rate=5e-4),
     learner=LearnerConfig(total_env_steps=4_000_000),
 )
 
