@@ -21,11 +21,18 @@ def place_from_environment() -> Place:
     """Returns what torchrun says; that of a single learner where it did not start this process.
 
     Raises:
-      ConfigError: RANK, WORLD_SIZE or LOCAL_RANK is no number that can be.
+      ConfigError: RANK, WORLD_SIZE or LOCAL_RANK is no number that can be, or what
+        several learners need to find each other is missing.
     """
     place = Place(_number("RANK", 0), _number("WORLD_SIZE", 1), _number("LOCAL_RANK", 0))
     if place.rank >= place.size:
         raise ConfigError(expected("RANK", f"below WORLD_SIZE, {place.size}", place.rank))
+    if place.size > 1:
+        for name in ("MASTER_ADDR", "MASTER_PORT"):
+            if not os.environ.get(name):
+                raise ConfigError(
+                    expected(name, "set beside WORLD_SIZE, as by torchrun", "nothing")
+                )
     return place
 
 

@@ -7,12 +7,15 @@ from seed.errors import ConfigError
 from seed.torchrun import Place, local_address, place_from_environment
 
 
+MASTER = (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500"))
+
+
 def test_place_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it there is one learner."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert place_from_environment() == Place(0, 1, 0)
-    for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")):
+    for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), *MASTER):
         monkeypatch.setenv(name, value)
     assert place_from_environment() == Place(5, 8, 1)
 
@@ -23,6 +26,18 @@ def test_impossible_place_is_refused(monkeypatch: pytest.MonkeyPatch, rank: str,
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", size)
     with pytest.raises(ConfigError, match="^(RANK|WORLD_SIZE): expected"):
+        place_from_environment()
+
+
+@pytest.mark.parametrize(("missing", "_"), MASTER)
+def test_learners_that_could_not_find_each_other_are_refused(
+    monkeypatch: pytest.MonkeyPatch, missing: str, _: str
+) -> None:
+    """Whoever sets the places by hand has to say where they meet."""
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), *MASTER):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv(missing)
+    with pytest.raises(ConfigError, match=f"^{missing}: expected set beside WORLD_SIZE"):
         place_from_environment()
 
 
@@ -43,7 +58,7 @@ def test_learners_of_a_machine_listen_side_by_side(address: str, expected: str) 
 
 def test_several_learners_want_a_run_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Named after the time, each would have its own."""
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), *MASTER):
+        monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match="^run_dir: expected one for all learners"):
         parse_preset(LearnerArgs, "learner", ["cartpole-vtrace"])
