@@ -6,7 +6,6 @@ from seed.args import LearnerArgs, parse_preset
 from seed.errors import ConfigError
 from seed.torchrun import Place, local_address, place_from_environment
 
-
 MASTER = (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500"))
 
 
