@@ -28,7 +28,7 @@ from learner.server import InferenceService, ServerThread, check_same_environmen
 from learner.session import Patience
 from learner.setup import trains_in_process
 from learner.trainer_process.handle import TrainerProcess
-from learner.training import Training
+from learner.training import LearnerHooks, Training
 from seed import wire
 from seed.config import RunConfig
 from seed.config_file import env_settings_to_json
@@ -69,6 +69,7 @@ class Learner:
         self._checkpoint = checkpoint
         self._checkpoint_dir = run_dir / "checkpoints"
         self._on_built = on_built
+        self._hooks = LearnerHooks(self._acting_state, self.finished.set, self.fail)
         self._admission = threading.Lock()
         self._batcher = Batcher(config.inference)
         self._patience = Patience(step_s=config.inference.actor_timeout_s)
@@ -102,9 +103,7 @@ class Learner:
                 progress=self.counters.progress,
                 ranks=self._ranks,
                 checkpoint_dir=self._checkpoint_dir,
-                acting_state=self._acting_state,
-                on_finished=self.finished.set,
-                on_failure=self.fail,
+                hooks=self._hooks,
             )
         self._server = ServerThread(
             self._make_service, addresses, self.fail, security, self._patience
@@ -203,9 +202,7 @@ class Learner:
                 device=self._device,
                 checkpoint_dir=self._checkpoint_dir,
                 checkpoint=self._checkpoint,
-                acting_state=self._acting_state,
-                on_finished=self.finished.set,
-                on_failure=self.fail,
+                hooks=self._hooks,
             )
         acting = Acting(
             spec=spec,

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -38,6 +38,17 @@ from seed.specs import EnvSpec
 _LOG = logging.getLogger(__name__)
 
 
+class LearnerHooks(NamedTuple):
+    """What training asks and tells of the learner around it."""
+
+    acting_state: Callable[[], dict[str, Any]]
+    """Returns what else a checkpoint keeps; called by the trainer thread."""
+    on_finished: Callable[[], None]
+    """Called when the env step budget is spent."""
+    on_failure: Callable[[BaseException], None]
+    """Called with what a thread raised, on that thread."""
+
+
 class Training:
     """Trainer and whatever thread the experience has, from `start` to `stop`."""
 
@@ -53,9 +64,7 @@ class Training:
         device: torch.device,
         checkpoint_dir: Path,
         checkpoint: Checkpoint | None,
-        acting_state: Callable[[], dict[str, Any]],
-        on_finished: Callable[[], None],
-        on_failure: Callable[[BaseException], None],
+        hooks: LearnerHooks,
     ) -> None:
         """Builds everything; no thread runs yet.
 
@@ -69,9 +78,7 @@ class Training:
           device: to train on.
           checkpoint_dir: where to save.
           checkpoint: to go on from.
-          acting_state: returns what else a checkpoint keeps; called by the trainer thread.
-          on_finished: called when the env step budget is spent.
-          on_failure: called with what a thread raised, on that thread.
+          hooks: into the learner.
 
         Raises:
           CheckpointError: `checkpoint` holds another network.
@@ -85,22 +92,15 @@ class Training:
         self._metrics = metrics
         self._device = device
         self._checkpoint_dir = checkpoint_dir
-        self._acting_state = acting_state
-        self._on_finished = on_finished
-        self._on_failure = on_failure
+        self._hooks = hooks
         self._save_due_at = time.monotonic() + config.learner.checkpoint_every_s
 
         torch.manual_seed(config.rng_seed)
         network = agent.build_network().to(device)
         num_threads = num_train_threads(device, config.learner.train_threads)
+        guard = self._make_guard(ranks)
         self._trainer = Trainer(
-            agent,
-            network,
-            config.optimizer,
-            metrics,
-            num_threads,
-            ranks,
-            self._make_guard(ranks),
+            agent, network, config.optimizer, metrics, num_threads, ranks, guard
         )
         self._experience = self._make_experience(checkpoint)
         if checkpoint is not None:
@@ -113,7 +113,7 @@ class Training:
     def start(self) -> None:
         """Starts all threads."""
         self._experience.start()
-        self._thread = start_thread("trainer", self._run, self._on_failure)
+        self._thread = start_thread("trainer", self._run, self._hooks.on_failure)
 
     def put(self, completed: Completed) -> None:
         """Takes unrolls; may block, which pauses acting. Raises Stopped."""
@@ -132,7 +132,7 @@ class Training:
 
     def save(self) -> None:
         """Writes a checkpoint. Raises CheckpointError."""
-        acting = self._acting_state()
+        acting = self._hooks.acting_state()
         state = self._trainer.state_dict() | acting
         state["rng"] = acting["rng"] | {"torch": torch.get_rng_state()}
         path = save_checkpoint(
@@ -173,7 +173,7 @@ class Training:
             num_slots=self._config.actor.envs_per_group * self._config.actor.num_groups,
             device=self._device,
             rng_seed=self._config.rng_seed,
-            on_failure=self._on_failure,
+            on_failure=self._hooks.on_failure,
         )
         if checkpoint is not None:
             experience.restore(checkpoint.path)
@@ -211,4 +211,4 @@ class Training:
             metrics=self._metrics,
             clock=self._metrics.clock("trainer"),
         )
-        self._on_finished()
+        self._hooks.on_finished()

@@ -15,6 +15,7 @@ from learner.threads import Stopped
 from learner.trainer_process.calls import Caller, OtherProcessError, serve_calls
 from learner.trainer_process.main import Ends, SharedMemory, run_trainer_process
 from learner.trainer_process.unroll_ring import UnrollWriter
+from learner.training import LearnerHooks
 from learner.unrolls import Completed
 from learner.weights import PublishedWeights
 from seed.config import RunConfig
@@ -40,12 +41,10 @@ class TrainerProcess:
         progress: Progress,
         ranks: Ranks,
         checkpoint_dir: Path,
-        acting_state: Callable[[], dict[str, Any]],
-        on_finished: Callable[[], None],
-        on_failure: Callable[[BaseException], None],
+        hooks: LearnerHooks,
     ) -> None:
         """Starts the process; see `Training` for the arguments."""
-        self._on_failure = on_failure
+        self._on_failure = hooks.on_failure
         self._is_closing = False
         self._last_report: dict[str, float] = {}
         # Not forked: this process has threads, and may hold a GPU.
@@ -67,9 +66,9 @@ class TrainerProcess:
             connection.close()  # else nobody would notice that the process has ended
         self._call = Caller(calls)
         functions = {
-            "acting_state": acting_state,
-            "finished": on_finished,
-            "failed": on_failure,
+            "acting_state": hooks.acting_state,
+            "finished": hooks.on_finished,
+            "failed": hooks.on_failure,
             "log": _log,
         }
         self._events = threading.Thread(

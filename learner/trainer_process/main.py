@@ -23,7 +23,7 @@ from learner.setup import set_up_torch
 from learner.threads import Stopped, start_thread
 from learner.trainer_process.calls import Caller, portable, serve_calls
 from learner.trainer_process.unroll_ring import UnrollReader, UnrollRing, make_unroll_ring
-from learner.training import Training
+from learner.training import LearnerHooks, Training
 from learner.weights import WeightCopies
 from seed.config import RunConfig
 from seed.logs import portable_record
@@ -101,9 +101,11 @@ class _TrainerProcess:
             device=self._device,
             checkpoint_dir=self._checkpoint_dir,
             checkpoint=load_checkpoint(checkpoint) if checkpoint is not None else None,
-            acting_state=lambda: self._events("acting_state"),
-            on_finished=lambda: self._tell("finished"),
-            on_failure=self._fail,
+            hooks=LearnerHooks(
+                acting_state=lambda: self._events("acting_state"),
+                on_finished=lambda: self._tell("finished"),
+                on_failure=self._fail,
+            ),
         )
         example = example_step(spec, agent, agent.build_network())
         ring = make_unroll_ring(example, unroll_length=agent.unroll_length, num_places=RING_PLACES)
