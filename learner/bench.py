@@ -7,11 +7,7 @@ runs it, so that every part is measured in a process of its own, on one thread.
 import copy
 import dataclasses
 import json
-import os
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,22 +19,18 @@ from torch import Tensor, nn
 
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
-from learner.batcher import Batcher
 from learner.checkpoint import load_checkpoint
 from learner.experience import Batch
 from learner.inference import example_step
 from learner.metrics import Metrics
 from learner.records import Rows, Unrolls
 from learner.replay.bench import ReplayArgs, measure_replay
-from learner.server import InferenceService, ServerThread
 from learner.setup import set_up_torch
-from learner.threads import Stopped, start_thread
 from learner.trainer import Trainer
-from seed import wire
+from learner.wire_bench import WireArgs, measure_wire
 from seed.agent_config import R2D2Config, VTraceConfig
-from seed.config import EnvConfig, InferenceConfig, RunConfig
-from seed.config_file import env_settings_to_json, load_config
-from seed.pb import inference_pb2 as pb
+from seed.config import RunConfig
+from seed.config_file import load_config
 from seed.serialization import structure
 from seed.specs import EnvSpec
 
@@ -69,18 +61,6 @@ class TrainArgs:
     """Run directory whose network, agent and optimiser to measure."""
     seconds: float = 4.0
     """Seconds for each memory layout."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WireArgs:
-    """Server, batcher and one real actor, without environment, network or store."""
-
-    envs_per_group: int = 32
-    """Environments in a message; observations are uint8 [84, 84]."""
-    num_groups: int = 2
-    """Groups of the actor."""
-    seconds: float = 4.0
-    """Seconds to measure for."""
 
 
 def measure_forward(args: ForwardArgs) -> dict[str, float]:
@@ -197,94 +177,6 @@ def _random_batch(
     weights = torch.ones(size) if isinstance(config, R2D2Config) else None
     unrolls = Unrolls(rows, rows.previous_actions, outputs, versions, state)
     return Batch(unrolls, importance_weights=weights)
-
-
-def measure_wire(args: WireArgs) -> dict[str, float]:
-    """Returns CPU seconds per env step on either side, and env steps per second."""
-    batcher, counted = Batcher(InferenceConfig(max_wait_ms=1.0)), _Counter()
-    server_errors: list[BaseException] = []
-
-    def make_service() -> InferenceService:
-        return InferenceService(
-            make_task=lambda: _null_task(args),
-            admit=lambda spec: "bench",
-            batcher=batcher,
-            metrics=Metrics(),
-        )
-
-    with tempfile.TemporaryDirectory() as directory:
-        address = f"unix:{directory}/learner.sock"
-        server = ServerThread(make_service, (address,), server_errors.append)
-        server.start()
-        answering = start_thread(
-            "inference", lambda: _answer_all(batcher, counted), server_errors.append
-        )
-        command = [sys.executable, "-m", "actors", "--learner", address]
-        command += ["--exit-with-parent", str(os.getpid())]
-        actor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        try:
-            counted.started.wait()
-            result = _measure_wire_window(args.seconds, counted, actor.pid)
-        finally:
-            actor.terminate()
-            actor.wait()
-            server.close()
-            batcher.close()
-            answering.join()
-    if server_errors:
-        raise server_errors[0]
-    return result
-
-
-class _Counter:
-    """Env steps answered so far."""
-
-    def __init__(self) -> None:
-        self.env_steps = 0
-        self.started = threading.Event()
-
-
-def _answer_all(batcher: Batcher, counted: _Counter) -> None:
-    """The null policy: action 0 for everybody."""
-    try:
-        while True:
-            for request in batcher.next_batch():
-                request.reply(np.zeros(request.num_envs, np.int64))
-                counted.env_steps += request.num_envs
-            counted.started.set()
-    except Stopped:
-        return
-
-
-def _measure_wire_window(seconds: float, counted: _Counter, actor_pid: int) -> dict[str, float]:
-    time.sleep(0.5)  # past the connection's first messages
-    steps, wall_s = counted.env_steps, time.perf_counter()
-    server_s, actor_s = time.process_time(), _cpu_of(actor_pid)
-    time.sleep(seconds)
-    steps = counted.env_steps - steps
-    return {
-        "server": (time.process_time() - server_s) / steps,
-        "actor": (_cpu_of(actor_pid) - actor_s) / steps,
-        "env_steps_per_s": steps / (time.perf_counter() - wall_s),
-    }
-
-
-def _cpu_of(pid: int) -> float:
-    """Returns the CPU seconds, user and system, that a process has used (Linux)."""
-    # The command's name, in parentheses, may hold spaces: count from behind it.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _null_task(args: WireArgs) -> pb.Task:
-    return pb.Task(
-        protocol_version=wire.PROTOCOL_VERSION,
-        env_id="seed/Null-v0",
-        env_settings_json=env_settings_to_json(EnvConfig(env_id="seed/Null-v0")),
-        envs_per_group=args.envs_per_group,
-        num_groups=args.num_groups,
-    )
 
 
 def main(argv: Sequence[str]) -> int:

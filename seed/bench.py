@@ -26,6 +26,9 @@ from seed.bench_case import (
 )
 from seed.errors import require
 
+# Name of a result -> policy of `learner.bench wire`.
+_WIRE_POLICIES = {"wire": "null", "wire_store": "store"}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchArgs:
@@ -59,8 +62,9 @@ class BenchArgs:
 def main(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
     args = tyro.cli(BenchArgs, prog="seed bench", args=list(argv))
-    results: dict[str, Any] = {"hardware": _hardware(), "cores": num_cores()}
-    results["wire"] = {str(size): _measure_wire(size, args) for size in args.wire_envs}
+    results: dict[str, Any] = {"hardware": describe_hardware(), "cores": num_cores()}
+    for name, policy in _WIRE_POLICIES.items():
+        results[name] = {str(size): _measure_wire(size, policy, args) for size in args.wire_envs}
     say("replay")
     replay = ["learner.bench", "replay", "--sequences", str(args.replay_sequences)]
     results["replay"] = run_module(replay)
@@ -72,15 +76,14 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _measure_wire(envs_per_group: int, args: BenchArgs) -> dict[str, float]:
-    say(f"wire: {envs_per_group} environments a message")
-    seconds = str(args.part_seconds)
-    return run_module(
-        ["learner.bench", "wire", "--envs-per-group", str(envs_per_group), "--seconds", seconds]
-    )
+def _measure_wire(envs_per_group: int, policy: str, args: BenchArgs) -> dict[str, float]:
+    say(f"wire, policy {policy}: {envs_per_group} environments a message")
+    flags = ("--policy", policy, "--envs-per-group", str(envs_per_group))
+    return run_module(["learner.bench", "wire", *flags, "--seconds", str(args.part_seconds)])
 
 
-def _hardware() -> str:
+def describe_hardware() -> str:
+    """Returns the processor's model and the usable cores."""
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -92,11 +95,12 @@ def _hardware() -> str:
 def render(results: dict[str, Any]) -> str:
     """Returns the results as text."""
     lines = [f"hardware: {results['hardware']}", ""]
-    lines.append("wire, null environment and null policy, uint8 [84, 84], CPU us per env step")
-    lines.append(f"  {'envs/message':>12} {'learner':>8} {'actor':>8} {'env steps/s':>12}")
-    for size, wire in results["wire"].items():
-        costs = f"{wire['server'] * 1e6:8.1f} {wire['actor'] * 1e6:8.1f}"
-        lines.append(f"  {size:>12} {costs} {wire['env_steps_per_s']:12,.0f}")
+    for name, kept in (("wire", "nothing kept"), ("wire_store", "slot state and unrolls kept")):
+        lines.append(f"wire, null environment, {kept}, uint8 [84, 84], CPU us per env step")
+        lines.append(f"  {'envs/message':>12} {'learner':>8} {'actor':>8} {'env steps/s':>12}")
+        for size, wire in results[name].items():
+            costs = f"{wire['server'] * 1e6:8.1f} {wire['actor'] * 1e6:8.1f}"
+            lines.append(f"  {size:>12} {costs} {wire['env_steps_per_s']:12,.0f}")
     replay = results["replay"]
     lines += [
         "",

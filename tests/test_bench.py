@@ -29,7 +29,8 @@ def test_bench_reports_every_part_and_the_fraction() -> None:
     assert case["env_steps_per_s"] > 0
     # Of two rounds the worse counts, of three the middle one.
     assert len(case["fractions"]) == 2 and case["fraction_of_optimum"] == min(case["fractions"])
-    assert results["wire"]["8"]["server"] > 0 and results["wire"]["8"]["actor"] > 0
+    for name in ("wire", "wire_store"):
+        assert results[name]["8"]["server"] > 0 and results[name]["8"]["actor"] > 0
     replay = results["replay"]
     assert replay["insert_s_per_sequence"] > 0 and replay["sample_s_per_sequence"] > 0
     # 80 frames, the 3 before them, the state of an LSTM of 512, and small change.

@@ -1,0 +1,82 @@
+"""What it costs to carry steps: one real actor with a null environment, and no network.
+
+Called by `python -m learner.bench wire`, in a process of its own. Server and batcher are
+those of a run; behind them either nothing is kept, or the slots' state and the unrolls.
+"""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Literal
+
+from learner.load import LoadedLearner
+from seed import wire
+from seed.config import EnvConfig
+from seed.config_file import env_settings_to_json
+from seed.pb import inference_pb2 as pb
+
+# Past the connection's first messages.
+_WARM_UP_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WireArgs:
+    """Server, batcher and one real actor, without environment or network."""
+
+    policy: Literal["null", "store"] = "null"
+    """store: keep slot state and unrolls, as `python -m learner.load --help` has it."""
+    envs_per_group: int = 32
+    """Environments in a message; observations are uint8 [84, 84]."""
+    num_groups: int = 2
+    """Groups of the actor."""
+    seconds: float = 4.0
+    """Seconds to measure for."""
+
+
+def measure_wire(args: WireArgs) -> dict[str, float]:
+    """Returns CPU seconds per env step on either side, and env steps per second."""
+    learner = LoadedLearner(args.policy, _null_task(args))
+    with learner.serving() as address:
+        command = [sys.executable, "-m", "actors", "--learner", address]
+        command += ["--exit-with-parent", str(os.getpid())]
+        actor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        try:
+            learner.answered.wait()
+            return _measure_window(args.seconds, learner, actor.pid)
+        finally:
+            actor.terminate()
+            actor.wait()
+
+
+def _measure_window(seconds: float, learner: LoadedLearner, actor_pid: int) -> dict[str, float]:
+    time.sleep(_WARM_UP_S)
+    steps, wall_s = learner.env_steps, time.perf_counter()
+    server_s, actor_s = time.process_time(), cpu_seconds_of(actor_pid)
+    time.sleep(seconds)
+    steps = learner.env_steps - steps
+    return {
+        "server": (time.process_time() - server_s) / steps,
+        "actor": (cpu_seconds_of(actor_pid) - actor_s) / steps,
+        "env_steps_per_s": steps / (time.perf_counter() - wall_s),
+    }
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Returns the CPU seconds, user and system, that a process has used (Linux)."""
+    # The command's name, in parentheses, may hold spaces: count from behind it.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _null_task(args: WireArgs) -> pb.Task:
+    return pb.Task(
+        protocol_version=wire.PROTOCOL_VERSION,
+        env_id="seed/Null-v0",
+        env_settings_json=env_settings_to_json(EnvConfig(env_id="seed/Null-v0")),
+        envs_per_group=args.envs_per_group,
+        num_groups=args.num_groups,
+    )
