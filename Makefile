@@ -100,6 +100,12 @@ replay-memory: $(STAMP) ## Measure what replay's sequences take, in memory and c
 bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against them.
 	$(BIN)/seed bench $(ARGS)
 
+.PHONY: scale
+scale: $(STAMP) ## Load one learner with 1 to 4,096 environments; write docs/results/scale.json and .png.
+	$(BIN)/seed load --json $(ARGS) > docs/results/scale.json.new
+	mv docs/results/scale.json.new docs/results/scale.json
+	$(BIN)/python tools/plot_scale.py docs/results/scale.json
+
 smoke: $(STAMP) ## Learn Catch from pixels through real gRPC.
 	$(BIN)/python -m pytest -m learning -k catch $(ARGS)
 

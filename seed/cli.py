@@ -101,6 +101,14 @@ def _bench(argv: Sequence[str]) -> int:
     return bench_main(argv)
 
 
+def _load(argv: Sequence[str]) -> int:
+    from seed.load import main as load_main
+
+    _require_extra("learner", "torch")
+    _require_extra("actor", "gymnasium")
+    return load_main(argv)
+
+
 COMMANDS: dict[str, tuple[str, Command]] = {
     "train": ("learner and local actors on this machine, in one command", _train),
     "learner": ("the learner alone; serves actors wherever they are", _learner),
@@ -108,6 +116,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
     "eval": ("greedy full games from a checkpoint", _eval),
     "health": ("whether a learner serves: exit code 0 or 1, for container health checks", _health),
     "bench": ("ceilings of this machine, and where runs stand against them", _bench),
+    "load": ("throughput, latency and memory of a learner against environments", _load),
 }
 
 
