@@ -1,8 +1,11 @@
 """Requests -> one batch. The server thread submits, the inference thread takes.
 
 A batch closes when it is full, when its oldest request has waited long enough, or
-when the device is idle (it is, whenever the inference thread asks) and enough of
-the connected environments have reported. Who has left is not waited for.
+when the device is idle (it is, whenever the inference thread asks) and enough
+environments have reported: as many as report, at the present rate, while a batch is
+worked on, but no more than a share of those connected. Nor does anybody wait longer
+than that work takes. So whoever is slow or dead is not waited for; tools/
+simulate_batching.py compares this with other rules.
 """
 
 import dataclasses
@@ -40,6 +43,13 @@ class Request:
         return len(self.slots)
 
 
+# Messages over which the rate of arrivals is taken.
+_RATE_WINDOW = 32
+
+# Weight of the newest batch in the mean time that batches take.
+_NEWEST_WEIGHT = 0.2
+
+
 class Batcher:
     """FIFO of requests that gives them out in batches."""
 
@@ -51,6 +61,10 @@ class Batcher:
         self._connected_envs = 0
         self._closed = False
         self._changed = threading.Condition()
+        self._arrivals: deque[tuple[float, int]] = deque(maxlen=_RATE_WINDOW)
+        self._taken_at: float | None = None
+        # Seconds from one batch's closing until the next is asked for, a running mean.
+        self._work_s = math.inf
 
     @property
     def full_size(self) -> int:
@@ -68,6 +82,7 @@ class Batcher:
         with self._changed:
             self._pending.append(request)
             self._pending_envs += request.num_envs
+            self._arrivals.append((request.submitted_at, request.num_envs))
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -87,17 +102,46 @@ class Batcher:
             raise Stopped
 
     def seconds_to_close(self) -> float:
-        """Returns how long the batch stays open if nothing more comes; inf if empty."""
+        """Returns how long the batch stays open if nothing more comes; inf if empty.
+
+        To be asked when the device is idle: the first time after a batch was taken tells
+        how long that took.
+        """
+        self._note_work_done()
         if not self._pending:
             return math.inf
-        config = self._config
-        enough = min(config.max_inference_batch, math.ceil(config.min_fill * self._connected_envs))
-        if self._pending_envs >= enough:
+        if self._pending_envs >= self._enough():
             return 0.0
-        waited_s = self._now() - self._pending[0].submitted_at
-        return config.max_wait_ms / 1000 - waited_s
+        return self._longest_wait_s() - (self._now() - self._pending[0].submitted_at)
+
+    def _longest_wait_s(self) -> float:
+        return min(self._config.max_wait_ms / 1000, self._work_s)
+
+    def _enough(self) -> int:
+        """Returns the environments for which an idle device waits."""
+        config = self._config
+        share = math.ceil(config.min_fill * self._connected_envs)
+        return min(config.max_inference_batch, share, self._reporting_during_work())
+
+    def _reporting_during_work(self) -> int:
+        """Returns how many report while a batch is worked on; all, until that is known."""
+        elapsed_s = self._now() - self._arrivals[0][0]
+        if len(self._arrivals) < _RATE_WINDOW or elapsed_s <= 0 or math.isinf(self._work_s):
+            return self._connected_envs
+        num_envs = sum(num_envs for _, num_envs in self._arrivals)
+        return math.ceil(num_envs / elapsed_s * self._work_s)
+
+    def _note_work_done(self) -> None:
+        if self._taken_at is None:
+            return
+        work_s = self._now() - self._taken_at
+        self._taken_at = None
+        if math.isinf(self._work_s):
+            self._work_s = work_s
+        self._work_s += _NEWEST_WEIGHT * (work_s - self._work_s)
 
     def _take(self) -> list[Request]:
+        self._taken_at = self._now()
         batch: list[Request] = []
         num_envs = 0
         while self._pending:

@@ -180,9 +180,11 @@ class InferenceConfig:
     max_inference_batch: int = 1024
     """Environments at which a batch is full."""
     max_wait_ms: float = 10.0
-    """Longest that an observation waits for others before its batch closes."""
+    """Longest that an observation waits for others before its batch closes; less where a
+    batch takes less than that to work on."""
     min_fill: float = 0.25
-    """Share of the connected environments for which an idle device waits."""
+    """Largest share of the connected environments for which an idle device waits; fewer
+    where fewer report, at the present rate, while a batch is worked on."""
     actor_timeout_s: float = 300.0
     """Seconds that an actor may take over a step before it is dropped; it may come back."""
 

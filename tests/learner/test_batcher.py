@@ -112,15 +112,64 @@ def test_who_has_left_is_not_waited_for(clock: Clock) -> None:
     assert batcher.seconds_to_close() == 0
 
 
+def busy_batcher(clock: Clock, *, work_s: float, min_fill: float = 1.0) -> Batcher:
+    """Returns an empty batcher that knows 32 arrivals, a millisecond apart, and the work."""
+    batcher = make_batcher(clock, max_inference_batch=100, min_fill=min_fill)
+    for _ in range(32):
+        clock.now_s += 0.001
+        submit(batcher, clock, 1)
+    take(batcher)
+    clock.now_s += work_s
+    assert batcher.seconds_to_close() == math.inf
+    return batcher
+
+
+def test_idle_device_waits_for_no_more_than_report_while_it_works(clock: Clock) -> None:
+    """One a millisecond; so 4 in the 3.5 that a batch takes, however many are connected."""
+    batcher = busy_batcher(clock, work_s=0.0035)
+    submit(batcher, clock, 3)
+    assert batcher.seconds_to_close() > 0
+    submit(batcher, clock, 1)
+    assert batcher.seconds_to_close() == 0
+
+
+def test_nobody_waits_longer_than_the_work_takes(clock: Clock) -> None:
+    """A deadline of 10 ms would triple the latency of a batch of 4 ms."""
+    batcher = busy_batcher(clock, work_s=0.004)
+    submit(batcher, clock, 1)
+    assert batcher.seconds_to_close() == pytest.approx(0.004)
+
+
+def test_work_and_rate_may_only_lower_what_is_waited_for(clock: Clock) -> None:
+    """A second of work, in which an update was waited for: max_wait_ms and min_fill hold."""
+    batcher = busy_batcher(clock, work_s=1.0, min_fill=0.05)
+    requests = submit(batcher, clock, 4)
+    assert batcher.seconds_to_close() == pytest.approx(0.010)
+    requests += submit(batcher, clock, 1)
+    assert take(batcher) == requests
+
+
+def test_what_work_takes_is_a_running_mean(clock: Clock) -> None:
+    """One slow batch does not decide; waiting for requests is no work."""
+    batcher = busy_batcher(clock, work_s=0.004)
+    clock.now_s += 0.1
+    submit(batcher, clock, 1)
+    clock.now_s += 0.004
+    take(batcher)
+    clock.now_s += 0.009
+    submit(batcher, clock, 1)
+    assert batcher.seconds_to_close() == pytest.approx(0.8 * 0.004 + 0.2 * 0.009)
+
+
 def test_full_batch_splits_at_the_limit_and_keeps_order(clock: Clock) -> None:
-    """Groups stay whole, none overtakes another, and the rest waits its own time."""
+    """Groups stay whole, none overtakes another, and the rest waits no longer than that."""
     batcher = make_batcher(clock, max_inference_batch=8)
     first = submit(batcher, clock, 5)
     clock.now_s += 0.002
     rest = submit(batcher, clock, 4, 1)
     assert take(batcher) == first
-    assert batcher.seconds_to_close() == pytest.approx(0.010)
-    rest += submit(batcher, clock, 3)
+    clock.now_s += 0.004
+    rest += submit(batcher, clock, 1)
     assert take(batcher) == rest
     assert batcher.seconds_to_close() == math.inf
 
