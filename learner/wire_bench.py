@@ -9,13 +9,13 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Literal
 
 from learner.load import LoadedLearner
 from seed import wire
 from seed.config import EnvConfig
 from seed.config_file import env_settings_to_json
+from seed.cpu_time import cpu_seconds_of
 from seed.pb import inference_pb2 as pb
 
 # Past the connection's first messages.
@@ -62,14 +62,6 @@ def _measure_window(seconds: float, learner: LoadedLearner, actor_pid: int) -> d
         "actor": (cpu_seconds_of(actor_pid) - actor_s) / steps,
         "env_steps_per_s": steps / (time.perf_counter() - wall_s),
     }
-
-
-def cpu_seconds_of(pid: int) -> float:
-    """Returns the CPU seconds, user and system, that a process has used (Linux)."""
-    # The command's name, in parentheses, may hold spaces: count from behind it.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _null_task(args: WireArgs) -> pb.Task:
