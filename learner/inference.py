@@ -4,7 +4,6 @@
 open unrolls and the network it acts with. `run_inference` is that thread's loop.
 """
 
-import math
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -18,6 +17,7 @@ from learner.batcher import Batcher, Request
 from learner.metrics import Metrics, ThreadClock
 from learner.ranks import Ranks
 from learner.records import Rows, State, Unrolls, index_unrolls
+from learner.rows import row_indices
 from learner.slots import SlotStates
 from learner.threads import Stopped
 from learner.unrolls import Completed, UnrollStore
@@ -85,14 +85,14 @@ class InferenceEngine:
         """Answers every request of `batch`, then appends its steps to the unrolls."""
         clock.switch("forward")
         slots = np.concatenate([request.slots for request in batch])
-        self._make_room(slots)
+        self._make_room(int(slots.max()) + 1)
         rows = self._staging.load(batch)
-        on_device = torch.from_numpy(slots).to(self._device, non_blocking=True)
+        on_device = row_indices(slots, self._device)
         network, version = self._weights.acquire()
         state, last_actions = self._slots.gather(on_device)
         rows = rows._replace(previous_actions=last_actions.unsqueeze(0))
         is_eval = _eval_mask(batch)
-        greedy = torch.from_numpy(is_eval).to(self._device) if is_eval.any() else None
+        greedy = None if is_eval is None else torch.from_numpy(is_eval).to(self._device)
         with torch.inference_mode():
             output = self._agent.act(
                 network,
@@ -111,11 +111,11 @@ class InferenceEngine:
         for request in batch:
             if request.is_session_start:
                 self._unrolls.begin(request.slots)
-        self._store(slots, make_step(rows, output, state, version), ~is_eval, clock)
+        self._store(slots, make_step(rows, output, state, version), is_eval, clock)
 
-    def _make_room(self, slots: np.ndarray) -> None:
+    def _make_room(self, num_slots: int) -> None:
         # Doubling, so that a growing fleet costs few reallocations.
-        capacity = 1 << math.ceil(math.log2(int(slots.max()) + 1))
+        capacity = 1 << (num_slots - 1).bit_length()
         self._slots.grow(capacity)
         self._unrolls.grow(capacity)
 
@@ -137,21 +137,23 @@ class InferenceEngine:
                 self._counters.add_episode(episode, is_eval=request.is_eval)
 
     def _store(
-        self, slots: np.ndarray, step: Unrolls, is_stored: np.ndarray, clock: ThreadClock
+        self, slots: np.ndarray, step: Unrolls, is_eval: np.ndarray | None, clock: ThreadClock
     ) -> None:
-        if not is_stored.all():
-            kept = np.flatnonzero(is_stored)
+        if is_eval is not None:
+            kept = np.flatnonzero(~is_eval)
             if not len(kept):
                 return
-            slots, step = slots[kept], index_unrolls(step, torch.from_numpy(kept).to(self._device))
+            slots, step = slots[kept], index_unrolls(step, row_indices(kept, self._device))
         completed = self._unrolls.append(slots, step)
         if completed is not None:
             clock.switch("blocked")
             self._emit(completed)
 
 
-def _eval_mask(batch: list[Request]) -> np.ndarray:
-    """Returns bool [N]: which environments of the batch act greedily and leave nothing."""
+def _eval_mask(batch: list[Request]) -> np.ndarray | None:
+    """Returns bool [N]: which environments act greedily and leave nothing; None for none."""
+    if not any(request.is_eval for request in batch):
+        return None
     return np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
 
 
@@ -201,6 +203,11 @@ class Staging:
         self._leaves: tuple[Tensor, ...] = ()
         self._rewards = torch.empty(0)
         self._flags = torch.empty(0)
+        self._no_actions = torch.empty(0)
+        # The same memory, to write to: asked for once, as it is not for nothing.
+        self._leaf_arrays: tuple[np.ndarray, ...] = ()
+        self._reward_array = self._rewards.numpy()
+        self._flag_array = self._flags.numpy()
 
     def load(self, batch: list[Request]) -> Rows:
         """Returns the newest row of every environment on the device, [1, N, ...].
@@ -213,23 +220,21 @@ class Staging:
         start = 0
         for request in batch:
             stop, outputs = start + request.num_envs, request.outputs
-            for leaf, array in zip(self._leaves, outputs.observations, strict=True):
-                leaf.numpy()[start:stop] = array
-            self._rewards.numpy()[start:stop] = outputs.rewards
-            flags = self._flags.numpy()
-            flags[0, start:stop] = outputs.is_first
-            flags[1, start:stop] = outputs.terminated
-            flags[2, start:stop] = outputs.truncated
+            for held, array in zip(self._leaf_arrays, outputs.observations, strict=True):
+                held[start:stop] = array
+            self._reward_array[start:stop] = outputs.rewards
+            self._flag_array[0, start:stop] = outputs.is_first
+            self._flag_array[1, start:stop] = outputs.terminated
+            self._flag_array[2, start:stop] = outputs.truncated
             start = stop
-        flags = self._move(self._flags[:, :num_envs])
-        rewards = self._move(self._rewards[:num_envs]).unsqueeze(0)
+        is_first, terminated, truncated = self._move(self._flags[:, None, :num_envs])
         return Rows(
-            observations=tuple(self._move(leaf[:num_envs]).unsqueeze(0) for leaf in self._leaves),
-            rewards=rewards,
-            previous_actions=torch.zeros_like(rewards, dtype=torch.int64),
-            is_first=flags[0:1],
-            terminated=flags[1:2],
-            truncated=flags[2:3],
+            observations=tuple(self._move(leaf[None, :num_envs]) for leaf in self._leaves),
+            rewards=self._move(self._rewards[None, :num_envs]),
+            previous_actions=self._no_actions,
+            is_first=is_first,
+            terminated=terminated,
+            truncated=truncated,
         )
 
     def _move(self, tensor: Tensor) -> Tensor:
@@ -248,3 +253,6 @@ class Staging:
         )
         self._rewards = empty((capacity,), torch.float32)
         self._flags = empty((3, capacity), torch.bool)
+        self._leaf_arrays = tuple(leaf.numpy() for leaf in self._leaves)
+        self._reward_array = self._rewards.numpy()
+        self._flag_array = self._flags.numpy()

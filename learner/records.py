@@ -94,6 +94,14 @@ def map_tensors(function: Callable[..., Tensor], *records: Any) -> Any:
     return type(first)(*mapped) if hasattr(first, "_fields") else tuple(mapped)
 
 
+def tensors_of(record: Any) -> list[Tensor]:
+    """Returns all tensors of a record, the same order for all that are built alike."""
+    if isinstance(record, Tensor):
+        return [record]
+    fields = [record[name] for name in sorted(record)] if isinstance(record, dict) else record
+    return [tensor for field in fields for tensor in tensors_of(field)]
+
+
 def concatenate_unrolls(parts: list[Unrolls]) -> Unrolls:
     """Returns the unrolls of all `parts`, in order, as one batch."""
     if len(parts) == 1:

@@ -1,21 +1,59 @@
-"""Writing some rows of a tensor, fast on any device. Used by the inference thread."""
+"""Tensors that are read and written by rows, fast on any device. Used by the inference thread."""
 
+from collections.abc import Sequence
+
+import numpy as np
+import torch
 from torch import Tensor
 
 
-def write_rows(held: Tensor, indices: Tensor, rows: Tensor) -> Tensor:
-    """Sets held[indices] = rows along the first dimension; returns `held`.
+class RowTable:
+    """Tensors [capacity, *shape] of one capacity, of which a batch takes some rows at a time.
 
-    On the CPU through NumPy, which copies whole rows: `index_copy_` goes byte by
-    byte, 17 times slower for 16 frame stacks.
-
-    Args:
-      held: [N, ...].
-      indices: int64 [n], distinct.
-      rows: [n, ...], dtype of `held`.
+    On the CPU through NumPy: `index_copy_` goes byte by byte, 17 times slower for 16 frame
+    stacks, and a small row costs its tensor operations more than its bytes. The arrays are
+    made once, as to ask a tensor for its own takes as long as to write 32 numbers.
     """
-    if held.is_cuda:
-        held.index_copy_(0, indices, rows)
-    else:
-        held.numpy()[indices.numpy()] = rows.numpy()
-    return held
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        """The tensors stay the caller's to look at; they share their memory with the table."""
+        self._tensors = tuple(tensors)
+        on_device = any(x.is_cuda for x in tensors)
+        self._arrays = None if on_device else tuple(x.numpy() for x in tensors)
+
+    def read(self, rows: Tensor) -> list[Tensor]:
+        """Returns copies [n, *shape] of int64 [n] rows of every tensor."""
+        if self._arrays is None:
+            return [held.index_select(0, rows) for held in self._tensors]
+        indices = rows.numpy()
+        return [torch.from_numpy(held.take(indices, axis=0)) for held in self._arrays]
+
+    def write(self, rows: Tensor, values: Sequence[Tensor]) -> None:
+        """Sets distinct int64 [n] rows of every tensor.
+
+        Args:
+          rows: on the tensors' device.
+          values: one for each tensor, n rows of its shape and dtype.
+        """
+        if self._arrays is None:
+            for held, value in zip(self._tensors, values, strict=True):
+                held.index_copy_(0, rows, value.reshape(-1, *held.shape[1:]))
+            return
+        indices = rows.numpy()
+        for held, value in zip(self._arrays, values, strict=True):
+            held[indices] = value.numpy().reshape(-1, *held.shape[1:])
+
+    def move(self, source: Tensor, target: Tensor) -> None:
+        """Copies rows `source`, int64 [n], to rows `target`."""
+        if self._arrays is None:
+            for held in self._tensors:
+                held.index_copy_(0, target, held.index_select(0, source))
+            return
+        sources, targets = source.numpy(), target.numpy()
+        for held in self._arrays:
+            held[targets] = held.take(sources, axis=0)
+
+
+def row_indices(rows: np.ndarray, device: torch.device) -> Tensor:
+    """Returns int64 [n] `rows` on `device`."""
+    return torch.from_numpy(rows).to(device, non_blocking=True)

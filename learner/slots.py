@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from learner.records import State
-from learner.rows import write_rows
+from learner.rows import RowTable
 
 
 class SlotAllocator:
@@ -48,6 +48,7 @@ class SlotStates:
         self.capacity = 0
         self._state: State = initial_state(0, device)
         self._last_actions = torch.zeros(0, dtype=torch.int64, device=device)
+        self._table = RowTable([*self._state.values(), self._last_actions])
 
     def grow(self, capacity: int) -> None:
         """Makes room for slots below `capacity`; what is held stays."""
@@ -57,6 +58,7 @@ class SlotStates:
         fresh = self._initial_state(added, self._device)
         self._state = {name: torch.cat([self._state[name], fresh[name]]) for name in fresh}
         self._last_actions = torch.cat([self._last_actions, self._last_actions.new_zeros(added)])
+        self._table = RowTable([*self._state.values(), self._last_actions])
         self.capacity = capacity
 
     def gather(self, slots: Tensor) -> tuple[State, Tensor]:
@@ -65,11 +67,9 @@ class SlotStates:
         A slot whose new holder has not acted yet gives its predecessor's: networks
         start anew wherever `is_first`, which the first row always is.
         """
-        state = {name: held.index_select(0, slots) for name, held in self._state.items()}
-        return state, self._last_actions.index_select(0, slots)
+        *state, last_actions = self._table.read(slots)
+        return dict(zip(self._state, state, strict=True)), last_actions
 
     def scatter(self, slots: Tensor, state: State, actions: Tensor) -> None:
         """Stores the state after a row and the action chosen at it."""
-        for name, held in self._state.items():
-            write_rows(held, slots, state[name])
-        write_rows(self._last_actions, slots, actions)
+        self._table.write(slots, [*(state[name] for name in self._state), actions])

@@ -22,10 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from learner.records import State, Unrolls, index_unrolls, map_tensors
-from learner.rows import write_rows
+from learner.records import State, Unrolls, index_unrolls, map_tensors, tensors_of
+from learner.rows import RowTable, row_indices
 
 
 class Completed(NamedTuple):
@@ -41,7 +40,7 @@ class Completed(NamedTuple):
 
 
 class UnrollStore:
-    """Open unrolls of all slots: tensors [(T + 1) * capacity, ...] on the device."""
+    """Appends steps to the open unrolls of all slots, and gives out those that are full."""
 
     def __init__(self, unroll_length: int, device: torch.device, *, block_size: int) -> None:
         """`block_size` neighbouring slots start in phase, blocks do not; 0: all do."""
@@ -54,8 +53,7 @@ class UnrollStore:
         # device.
         self._cursors = np.zeros(0, np.int64)
         self._has_emitted = np.zeros(0, bool)  # since an actor took the slot
-        self._records: Unrolls | None = None
-        self._next_initial_state: State = {}
+        self._open: _OpenUnrolls | None = None
 
     def grow(self, capacity: int) -> None:
         """Makes room for slots below `capacity`; open unrolls stay."""
@@ -64,8 +62,8 @@ class UnrollStore:
             return
         self._cursors = np.concatenate([self._cursors, np.zeros(added, np.int64)])
         self._has_emitted = np.concatenate([self._has_emitted, np.zeros(added, bool)])
-        if self._records is not None:
-            self._allocate(_first_row(self._records), capacity)
+        if self._open is not None:
+            self._open = self._open.grown(capacity)
         self._capacity = capacity
 
     def begin(self, slots: np.ndarray) -> None:
@@ -87,81 +85,83 @@ class UnrollStore:
         Returns:
           Unrolls [T + 1, n] that share no memory with the store, or None if none is full.
         """
-        if self._records is None:
-            self._allocate(step, self._capacity)
+        if self._open is None:
+            self._open = _OpenUnrolls.like(step, self._num_rows, self._capacity)
         cursors = self._cursors[slots]
         self._cursors[slots] = cursors + 1
         if cursors.min() < 0:
             kept = np.flatnonzero(cursors >= 0)
             slots, cursors = slots[kept], cursors[kept]
-            step = index_unrolls(step, self._to_device(kept))
-        self._write(slots, cursors, step)
+            step = index_unrolls(step, row_indices(kept, self._device))
+        self._write(self._open, slots, cursors, step)
         full = slots[cursors + 1 == self._num_rows]
-        return self._emit(full) if len(full) else None
+        return self._emit(self._open, full) if len(full) else None
 
-    def _write(self, slots: np.ndarray, cursors: np.ndarray, step: Unrolls) -> None:
-        assert self._records is not None
-        flat = self._to_device(cursors * self._capacity + slots)
-        stateless = self._records._replace(initial_state={})
-        map_tensors(
-            lambda held, row: write_rows(held.flatten(0, 1), flat, row.squeeze(0)),
-            stateless,
-            step._replace(initial_state={}),
-        )
-        this, following = self._records.initial_state, self._next_initial_state
-        for row, states in ((0, this), (self._num_rows - 1, following)):
+    def _write(
+        self, held: "_OpenUnrolls", slots: np.ndarray, cursors: np.ndarray, step: Unrolls
+    ) -> None:
+        where = row_indices(cursors * self._capacity + slots, self._device)
+        held.rows.write(where, tensors_of(step._replace(initial_state={})))
+        for row, states in ((0, held.states), (self._num_rows - 1, held.next_states)):
             chosen = np.flatnonzero(cursors == row)
             if len(chosen):
-                self._keep_states(states, slots[chosen], step.initial_state, chosen)
+                which = row_indices(chosen, self._device)
+                values = [x.index_select(0, which) for x in tensors_of(step.initial_state)]
+                states.write(row_indices(slots[chosen], self._device), values)
 
-    def _keep_states(
-        self, states: State, slots: np.ndarray, step_state: State, chosen: np.ndarray
-    ) -> None:
-        where, which = self._to_device(slots), self._to_device(chosen)
-        for name, held in states.items():
-            write_rows(held, where, step_state[name].index_select(0, which))
-
-    def _emit(self, full: np.ndarray) -> Completed:
-        assert self._records is not None
-        slots = self._to_device(full)
-        unrolls = index_unrolls(self._records, slots)
-        stateless = self._records._replace(initial_state={})
+    def _emit(self, held: "_OpenUnrolls", full: np.ndarray) -> Completed:
+        slots = row_indices(full, self._device)
+        unrolls = index_unrolls(held.records, slots)
         # The last row is also the first of the next unroll.
-        map_tensors(lambda x: write_rows(x[0], slots, x[-1].index_select(0, slots)), stateless)
-        for name, held in self._records.initial_state.items():
-            following = self._next_initial_state[name]
-            write_rows(held, slots, following.index_select(0, slots))
+        held.rows.move(slots + (self._num_rows - 1) * self._capacity, slots)
+        held.states.write(slots, held.next_states.read(slots))
         self._cursors[full] = 1
         completed = Completed(unrolls, full, self._has_emitted[full])
         self._has_emitted[full] = True
         return completed
 
-    def _allocate(self, like: Unrolls, capacity: int) -> None:
-        """Makes records of `capacity` slots shaped as `like`; copies over what is open."""
-        held, num_rows = self._records, self._num_rows
-        stateless = like._replace(initial_state={})
-        records = map_tensors(lambda x: x.new_zeros((num_rows, capacity, *x.shape[2:])), stateless)
+
+class _OpenUnrolls:
+    """The memory of an `UnrollStore`, and its tensors as tables of rows."""
+
+    def __init__(self, records: Unrolls, next_initial_state: State) -> None:
+        """Takes records [T + 1, capacity], and the states of their last rows."""
+        self.records = records
+        self._next_initial_state = next_initial_state
+        stateless = tensors_of(records._replace(initial_state={}))
+        self.rows = RowTable([x.flatten(0, 1) for x in stateless])
+        """Row t of slot s is number t * capacity + s."""
+        self.states = RowTable(tensors_of(records.initial_state))
+        """The network's state before row 0 of every slot."""
+        self.next_states = RowTable(tensors_of(next_initial_state))
+        """The same before row T, with which the next unroll begins."""
+
+    @classmethod
+    def like(cls, step: Unrolls, num_rows: int, capacity: int) -> "_OpenUnrolls":
+        """Returns room for unrolls of `num_rows` rows that are shaped as `step` [1, ...]."""
 
         def states() -> State:
-            return {k: x.new_zeros((capacity, *x.shape[1:])) for k, x in like.initial_state.items()}
+            return {k: x.new_zeros((capacity, *x.shape[1:])) for k, x in step.initial_state.items()}
 
-        next_initial = states()
-        records = records._replace(initial_state=states())
-        self._records = records
-        if held is not None:
-            size = self._capacity
-            map_tensors(
-                lambda new, old: new[:, :size].copy_(old),
-                records._replace(initial_state={}),
-                held._replace(initial_state={}),
-            )
-            held_states = (held.initial_state, self._next_initial_state)
-            for new, old in zip((records.initial_state, next_initial), held_states, strict=True):
-                map_tensors(lambda x, y: x[:size].copy_(y), new, old)
-        self._next_initial_state = next_initial
+        stateless = step._replace(initial_state={})
+        records = map_tensors(lambda x: x.new_zeros((num_rows, capacity, *x.shape[2:])), stateless)
+        return cls(records._replace(initial_state=states()), states())
 
-    def _to_device(self, indices: np.ndarray) -> Tensor:
-        return torch.from_numpy(indices).to(self._device, non_blocking=True)
+    def grown(self, capacity: int) -> "_OpenUnrolls":
+        """Returns the same with more room."""
+        held, size = self.records, self.records.num_unrolls
+        larger = self.like(held, len(held.actions), capacity)
+        map_tensors(
+            lambda new, old: new[:, :size].copy_(old),
+            larger.records._replace(initial_state={}),
+            held._replace(initial_state={}),
+        )
+        for new, old in (
+            (larger.records.initial_state, held.initial_state),
+            (larger._next_initial_state, self._next_initial_state),
+        ):
+            map_tensors(lambda x, y: x[:size].copy_(y), new, old)
+        return larger
 
 
 def van_der_corput(indices: np.ndarray) -> np.ndarray:
@@ -175,9 +175,3 @@ def van_der_corput(indices: np.ndarray) -> np.ndarray:
         fractions += weight * (indices & 1)
         indices, weight = indices >> 1, weight / 2
     return fractions
-
-
-def _first_row(records: Unrolls) -> Unrolls:
-    return map_tensors(lambda x: x[:1], records._replace(initial_state={}))._replace(
-        initial_state=records.initial_state
-    )

@@ -9,6 +9,7 @@ from learner.records import (
     index_unrolls,
     map_tensors,
     select_unrolls,
+    tensors_of,
     transitions,
 )
 from tests.learner.builders import env_spec, numbered_unrolls, numbers_of, random_rows, seeded
@@ -118,3 +119,19 @@ def test_records_without_state_concatenate() -> None:
     """A network with no memory has none to keep."""
     parts = [numbered_unrolls([n])._replace(initial_state={}) for n in (1, 2)]
     assert concatenate_unrolls(parts).initial_state == {}
+
+
+def test_tensors_of_records_built_alike_correspond() -> None:
+    """Neither the order of a dictionary nor what a record holds decides the order."""
+    ours = {"hidden": torch.tensor(1), "cell": torch.tensor(2)}
+    theirs = {"cell": torch.tensor(2), "hidden": torch.tensor(1)}
+    assert [x.item() for x in tensors_of((torch.tensor(0), ours))] == [0, 2, 1]
+    assert tensors_of(theirs) == [theirs["cell"], theirs["hidden"]]
+
+
+def test_tensors_of_unrolls_are_all_that_map_tensors_sees() -> None:
+    """No field is left out."""
+    unrolls, seen = numbered_unrolls([0, 1], 2), []
+    map_tensors(lambda x: seen.append(x) or x, unrolls)
+    found = tensors_of(unrolls)
+    assert len(found) == len(seen) and {id(x) for x in found} == {id(x) for x in seen}
