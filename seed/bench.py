@@ -7,9 +7,7 @@ that what is reported is a ratio and not a clock speed.
 
 import dataclasses
 import json
-import platform
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import tyro
@@ -20,11 +18,11 @@ from seed.bench_case import (
     PARTS,
     REPORT_EVERY_S,
     measure_case,
-    num_cores,
     run_module,
     say,
 )
 from seed.errors import require
+from seed.provenance import evidence_header, num_cores
 
 # Name of a result -> policy of `learner.bench wire`.
 _WIRE_POLICIES = {"wire": "null", "wire_store": "store"}
@@ -62,7 +60,8 @@ class BenchArgs:
 def main(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
     args = tyro.cli(BenchArgs, prog="seed bench", args=list(argv))
-    results: dict[str, Any] = {"hardware": describe_hardware(), "cores": num_cores()}
+    results: dict[str, Any] = evidence_header(" ".join(["seed", "bench", *argv]))
+    results["cores"] = num_cores()
     for name, policy in _WIRE_POLICIES.items():
         results[name] = {str(size): _measure_wire(size, policy, args) for size in args.wire_envs}
     say("replay")
@@ -80,16 +79,6 @@ def _measure_wire(envs_per_group: int, policy: str, args: BenchArgs) -> dict[str
     say(f"wire, policy {policy}: {envs_per_group} environments a message")
     flags = ("--policy", policy, "--envs-per-group", str(envs_per_group))
     return run_module(["learner.bench", "wire", *flags, "--seconds", str(args.part_seconds)])
-
-
-def describe_hardware() -> str:
-    """Returns the processor's model and the usable cores."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [x.split(":")[1] for x in cpuinfo.read_text().splitlines() if "model name" in x]
-        model = names[0].strip() if names else model
-    return f"{model}, {num_cores()} cores"
 
 
 def render(results: dict[str, Any]) -> str:

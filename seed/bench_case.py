@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from seed.config_file import env_settings_to_json, load_config
 from seed.errors import SeedError
+from seed.provenance import num_cores
 from seed.verdict import verdict
 
 _ONE_PASS = (
@@ -193,11 +194,6 @@ def run_module(command: Sequence[str]) -> dict[str, float]:
     if done.returncode:
         raise SeedError(f"python -m {' '.join(command)} failed:\n{done.stderr}")
     return json.loads(done.stdout)
-
-
-def num_cores() -> int:
-    """Returns the cores this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def say(message: str) -> None:

@@ -4,13 +4,8 @@ The file repeats the run: every field of `RunConfig`, and under `provenance` wha
 it ran on, for people and ignored on load. Read at start-up by every role.
 """
 
-import importlib.metadata
 import json
 import os
-import platform
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +13,10 @@ import yaml
 
 from seed.config import EnvConfig, RunConfig
 from seed.errors import ConfigError, expected
+from seed.provenance import provenance
 from seed.serialization import structure, unstructure
 
 _PROVENANCE = "provenance"
-
-# What can change a run's results, where it is installed. Looked up by name, so
-# that an actor need not have torch, nor import it.
-_PACKAGES = (
-    "seed-rl",
-    "torch",
-    "numpy",
-    "grpcio",
-    "protobuf",
-    "gymnasium",
-    "ale-py",
-    "opencv-python-headless",
-)
 
 
 def dump_config(config: RunConfig, path: Path, *, name: str) -> None:
@@ -92,40 +75,3 @@ def env_settings_from_json(text: str) -> EnvConfig:
     except (ValueError, RecursionError) as error:
         raise ConfigError(expected("env_settings_json", "JSON", error)) from error
     return structure(plain, EnvConfig, "env_settings_json")
-
-
-def provenance(name: str) -> dict[str, Any]:
-    """Returns what this process is: the command it was started by, and of which code."""
-    return {
-        "name": name,
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "git_commit": _git_commit(),
-        "versions": {"python": platform.python_version()} | _package_versions(),
-    }
-
-
-def _package_versions() -> dict[str, str]:
-    versions = {}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def _git_commit() -> str | None:
-    """The commit of the source tree, "-dirty" appended if it was changed; None outside git.
-
-    An image has no repository, but is told the commit when it is made.
-    """
-    if told := os.environ.get("SEED_GIT_COMMIT"):
-        return told
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None

@@ -6,7 +6,6 @@ that points can be compared.
 """
 
 import dataclasses
-import datetime
 import json
 import sys
 from collections.abc import Sequence
@@ -14,9 +13,9 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from seed.bench import describe_hardware
-from seed.bench_case import num_cores, run_module
+from seed.bench_case import run_module
 from seed.errors import require
+from seed.provenance import evidence_header, num_cores
 
 # What one step of Pong costs on the machine of docs/results/bench.json.
 PONG_STEP_US = 300.0
@@ -95,12 +94,8 @@ def measure_point(series: Series, num_envs: int, seconds: float) -> dict[str, fl
 def main(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
     args = tyro.cli(LoadArgs, prog="seed load", args=list(argv))
-    results: dict[str, Any] = {
-        "command": " ".join(["seed", "load", *argv]),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "hardware": describe_hardware(),
-        "cores": num_cores(),
-    }
+    results: dict[str, Any] = evidence_header(" ".join(["seed", "load", *argv]))
+    results["cores"] = num_cores()
     for name in args.series:
         points = []
         for num_envs in args.envs:

@@ -10,7 +10,6 @@ among the methods where it is installed.
 """
 
 import argparse
-import datetime
 import importlib.util
 import itertools
 import json
@@ -25,11 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 import zstandard
-from results import describe_hardware
 
 from actors.envs import make_vector_env
 from seed.config import AtariConfig, EnvConfig
-from seed.config_file import provenance
+from seed.provenance import evidence_header
 
 GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5", "ALE/Seaquest-v5", "ALE/MsPacman-v5")
 PERIODS = (80, 20)
@@ -167,10 +165,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("docs/results/replay-compression.json"))
     options = parser.parse_args(arguments)
     evidence = {
-        "command": " ".join(["python", "tools/replay_compression.py", *arguments]),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "hardware": describe_hardware(),
-        "git_commit": provenance("")["git_commit"],
+        **evidence_header(" ".join(["python", "tools/replay_compression.py", *arguments])),
         "rng_seeds": [RNG_SEED],
         "games": [measure_game(env_id) for env_id in GAMES],
     }

@@ -6,16 +6,13 @@ Sequences of 121 rows of 84 x 84 bytes, as `seed train atari-r2d2` holds 100,000
 filled with noise and held in a process of their own, whose resident memory is read.
 """
 
-import datetime
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-from results import describe_hardware
-
-from seed.config_file import provenance
 from seed.presets import PRESETS
+from seed.provenance import evidence_header
 
 OUT = Path("docs/results/replay-memory.json")
 FRACTION = 16
@@ -35,10 +32,7 @@ def main() -> int:
     # Each environment's newest sequence, still incomplete, takes room as well.
     full = capacity + environments
     evidence = {
-        "command": "python " + " ".join(command),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "hardware": describe_hardware(),
-        "git_commit": provenance("")["git_commit"],
+        **evidence_header("python " + " ".join(command)),
         "preset": "atari-r2d2",
         "env_id": "none: noise of uint8 [84, 84]",
         "rng_seeds": [0],

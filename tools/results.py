@@ -11,7 +11,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from matplotlib.ticker import EngFormatter
 
 from seed.config_file import load_config, load_provenance
 from seed.errors import ConfigError, SeedError, expected
+from seed.provenance import describe_hardware
 
 RETURN = "episode/return_mean_100"
 SPEED = "env_steps_per_s"
@@ -107,22 +107,6 @@ def read_evaluation(path: Path, *names: str) -> dict[str, Any]:
         return {name: evaluation[name] for name in names}
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(expected(str(path), "what seed eval --json prints", error)) from error
-
-
-def describe_hardware() -> str:
-    """Returns processor model, usable cores and memory of this machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    gibibytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{_processor_model()}, {cores} cores, {gibibytes:.0f} GiB memory"
-
-
-def _processor_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or platform.machine())
 
 
 def plot(reports: list[Report], summary: dict[str, Any], path: Path) -> None:

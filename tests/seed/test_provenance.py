@@ -1,0 +1,30 @@
+"""What stands at the head of every measurement."""
+
+import datetime
+
+import pytest
+
+from seed.provenance import describe_hardware, evidence_header, git_commit, num_cores, provenance
+
+
+def test_evidence_names_command_day_machine_and_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fields that design.md asks of every file of evidence."""
+    monkeypatch.setenv("SEED_GIT_COMMIT", "0123abc")
+    header = evidence_header("seed bench --json")
+    assert header["command"] == "seed bench --json"
+    datetime.date.fromisoformat(header["date"])
+    assert header["hardware"] == describe_hardware()
+    assert header["git_commit"] == "0123abc"
+
+
+def test_hardware_names_the_cores_that_may_be_used() -> None:
+    """Not those of the machine, of which a container may have few."""
+    assert f", {num_cores()} cores, " in describe_hardware()
+
+
+def test_tree_outside_git_has_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where git is missing or knows nothing, nothing is claimed."""
+    monkeypatch.delenv("SEED_GIT_COMMIT", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert git_commit() is None
+    assert provenance("catch-vtrace")["git_commit"] is None
