@@ -130,9 +130,12 @@ class LoadedLearner:
         return lambda: run_inference(self._batcher, engine, self.metrics)
 
     def _answer_all(self) -> None:
+        clock = self.metrics.clock("inference")
         with contextlib.suppress(Stopped):
             while True:
+                clock.switch("wait")
                 batch = self._batcher.next_batch()
+                clock.switch("forward")
                 for request in batch:
                     request.reply(np.zeros(request.num_envs, np.int64))
                 now = time.monotonic()
@@ -177,11 +180,14 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
         rss_before = _resident_bytes()
         _next_line(generator)  # "measuring"
         learner.metrics.drain()
-        cpu_s, env_steps = time.process_time(), learner.env_steps
+        cpu_s, env_steps, wall_s = time.process_time(), learner.env_steps, time.monotonic()
         load = json.loads(_next_line(generator))
         cpu_s, env_steps = time.process_time() - cpu_s, learner.env_steps - env_steps
+        wall_s = time.monotonic() - wall_s
         metrics = learner.metrics.drain()
         rss_bytes = _resident_bytes() - rss_before
+    num_batches = env_steps / metrics["inference/batch_size_mean"]
+    forward_ms = 1000 * metrics["time/inference_forward_share"] * wall_s / num_batches
     num_envs = args.num_streams * args.num_groups * args.envs_per_group
     return {
         "num_envs": num_envs,
@@ -194,6 +200,8 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
         "batch_size_mean": metrics["inference/batch_size_mean"],
         "inference_ms_p50": metrics["inference/latency_ms_p50"],
         "inference_ms_p99": metrics["inference/latency_ms_p99"],
+        "forward_ms_mean": forward_ms,
+        "p99_over_forward": metrics["inference/latency_ms_p99"] / forward_ms,
         "round_trip_ms_p50": load["round_trip_ms_p50"],
         "round_trip_ms_p99": load["round_trip_ms_p99"],
         "learner_bytes_per_env": rss_bytes / num_envs,

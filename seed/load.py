@@ -113,6 +113,7 @@ _COLUMNS = (
     ("batch", "batch_size_mean", 1, "{:.0f}"),
     ("inference p50", "inference_ms_p50", 1, "{:.2f}"),
     ("p99 ms", "inference_ms_p99", 1, "{:.2f}"),
+    ("p99/forward", "p99_over_forward", 1, "{:.1f}"),
     ("round trip p50", "round_trip_ms_p50", 1, "{:.2f}"),
     ("p99 ms", "round_trip_ms_p99", 1, "{:.2f}"),
     ("learner us", "learner_cpu_s_per_step", 1e6, "{:.1f}"),
