@@ -55,7 +55,8 @@ METRICS: dict[str, str] = {
     "envs/connected": "their environments",
     "actors/refused": "streams that the learner ended in the window, for what their actor sent or "
     "did not send; the log says why",
-    "time/*_share": "<thread>_<activity>: share of the window that the thread spent so, [0, 1]",
+    "time/*_share": "<thread>_<activity>: share of the window that the thread spent so, [0, 1]; "
+    "busy: on a core, whatever it did",
 }
 
 # Of these, which only ever grow while a run goes on without a restart.
@@ -108,6 +109,28 @@ class ThreadClock:
         self._since_s = now_s
 
 
+class CpuClock:
+    """How busy a thread is whose activities cannot be told apart. Made on that thread."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._clock_id = time.pthread_getcpuclockid(threading.get_ident())
+        self._since_s, self._busy_s = now(), self._cpu_s()
+
+    def drain(self) -> dict[str, float]:
+        """Returns the share of the window that the thread was on a core, and begins anew."""
+        try:
+            now_s, busy_s = self._now(), self._cpu_s()
+        except OSError:  # the thread has ended
+            return {}
+        elapsed_s, spent_s = now_s - self._since_s, busy_s - self._busy_s
+        self._since_s, self._busy_s = now_s, busy_s
+        return {"busy": spent_s / elapsed_s} if elapsed_s > 0 else {}
+
+    def _cpu_s(self) -> float:
+        return time.clock_gettime(self._clock_id)
+
+
 class Metrics:
     """Gathers values from any thread. `drain` closes the window and reports it.
 
@@ -125,6 +148,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._gauges: dict[str, float] = {}
         self._clocks: dict[str, ThreadClock] = {}
+        self._cpu_clocks: dict[str, CpuClock] = {}
         self._open_window()
 
     def mean(self, name: str, value: float, weight: float = 1.0) -> None:
@@ -160,13 +184,23 @@ class Metrics:
         with self._lock:
             return self._clocks.setdefault(thread_name, ThreadClock(self._now))
 
+    def watch_cpu(self, thread_name: str) -> None:
+        """From now on reports the calling thread's `time/<thread_name>_busy_share`.
+
+        Not on macOS, which does not tell.
+        """
+        if not hasattr(time, "pthread_getcpuclockid"):
+            return
+        with self._lock:
+            self._cpu_clocks[thread_name] = CpuClock(self._now)
+
     def drain(self) -> dict[str, float]:
         """Returns name -> value of the window, and begins a new one."""
         with self._lock:
             weighted_sums, weights = self._weighted_sums, self._weights
             maxima, sums, samples = self._maxima, self._sums, self._samples
             report = dict(self._gauges)
-            clocks = dict(self._clocks)
+            clocks: dict[str, ThreadClock | CpuClock] = self._clocks | self._cpu_clocks
             self._open_window()
         report |= {name: weighted_sums[name] / weight for name, weight in weights.items() if weight}
         report |= maxima

@@ -65,11 +65,12 @@ class InferenceService(pb_grpc.InferenceServicer):
     ) -> None:
         """`admit` takes an actor's spec and returns the run's name, or raises SeedError
         if the spec is not the run's. It may take seconds: the first call builds the
-        networks. It is called on worker threads."""
+        networks. It is called on worker threads. Made on the server thread."""
         self._make_task = make_task
         self._admit = admit
         self._batcher = batcher
         self._metrics = metrics
+        metrics.watch_cpu("server")
         self._patience = patience or Patience()
         self._allocator = SlotAllocator()
         self._sessions: set[Session] = set()

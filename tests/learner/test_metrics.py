@@ -1,6 +1,7 @@
 """Metrics: what each kind of value reports over a window, and where a thread's time goes."""
 
 import threading
+from time import thread_time
 
 import numpy as np
 import pytest
@@ -119,6 +120,33 @@ def test_clock_without_time_or_activity_is_absent() -> None:
     instant.switch("work")
     assert metrics.drain() == {}
     assert idle is metrics.clock("idle")
+
+
+def test_busy_share_is_of_the_watched_thread_and_ends_with_it() -> None:
+    """A thread that computes is busy, one that waits is not, one that ended has no share."""
+    time, may_end = FakeTime(), threading.Event()
+    metrics, watched = Metrics(time), threading.Event()
+
+    def wait() -> None:
+        metrics.watch_cpu("waiting")
+        watched.set()
+        may_end.wait()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    watched.wait()
+    metrics.watch_cpu("computing")
+    used_until_s = thread_time() + 0.02
+    while thread_time() < used_until_s:
+        pass
+    time.now_s += 1
+    report = metrics.drain()
+    assert report["time/computing_busy_share"] >= 0.02
+    assert report["time/waiting_busy_share"] < 0.02
+    may_end.set()
+    waiting.join()
+    time.now_s += 1
+    assert set(metrics.drain()) == {"time/computing_busy_share"}
 
 
 def test_no_value_is_lost_or_counted_twice_between_threads() -> None:
