@@ -46,6 +46,9 @@ _LOG = logging.getLogger(__name__)
 # What health checks ask for: the learner as a whole, or its service by name.
 _HEALTH_NAMES = ("", wire.SERVICE)
 
+# Between the news that the learner stops and the end of its streams.
+_LAST_WORDS_S = 0.25
+
 # Details of a status travel as HTTP/2 metadata, which gRPC bounds at 8 KiB; and an error
 # may quote what a stranger sent.
 _MAX_DETAILS = 1_000
@@ -321,5 +324,6 @@ class ServerThread:
         self._listening.set()
         await self._stop.wait()
         await health_service.enter_graceful_shutdown()
-        # Actors whose stream ends so retry until a learner is back.
-        await server.stop(grace=None)
+        # Long enough for who watches the health to be told. Actors whose stream ends so
+        # retry until a learner is back.
+        await server.stop(grace=_LAST_WORDS_S)
