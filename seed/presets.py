@@ -131,10 +131,12 @@ _MEMORY_HARD_R2D2 = dataclasses.replace(
 )
 
 # Kapturowski et al. 2019, with the trained parts of sequences side by side rather than
-# overlapping by half.
+# overlapping by half. The forget bias is the default of TensorFlow's and Sonnet's LSTM.
 _ATARI_R2D2 = RunConfig(
     env=EnvConfig(env_id="ALE/Pong-v5"),
-    network=NetworkConfig(torso="nature", lstm_size=512, frame_stack=4, see_last_step=True),
+    network=NetworkConfig(
+        torso="nature", lstm_size=512, lstm_forget_bias=1.0, frame_stack=4, see_last_step=True
+    ),
     agent=R2D2Config(),
     optimizer=dataclasses.replace(
         _ADAM,
