@@ -6,11 +6,11 @@ metadata is read: a stranger costs no memory and no slot.
 
 import hmac
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
 
+from learner.limits import Seldom
 from seed.errors import AccessError, expected, status_of
 from seed.security import Security
 
@@ -18,9 +18,6 @@ _LOG = logging.getLogger(__name__)
 
 # Kubernetes and other watchers cannot send a token, and learn nothing of the run here.
 _OPEN_TO_ALL = "/grpc.health.v1.Health/"
-
-# So that whoever keeps knocking does not fill the disk.
-_LOG_EVERY_S = 10.0
 
 _Handler = grpc.RpcMethodHandler | None
 
@@ -49,11 +46,10 @@ def interceptors(security: Security) -> Sequence[grpc.aio.ServerInterceptor]:
 class TokenCheck(grpc.aio.ServerInterceptor):
     """Ends every call without the token with UNAUTHENTICATED, health checks excepted."""
 
-    def __init__(self, security: Security, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, security: Security, log: Seldom | None = None) -> None:
         ((self._key, wanted),) = security.metadata
         self._wanted = wanted.encode()
-        self._now = now
-        self._log_again_at = -float("inf")
+        self._log = log or Seldom()
         # Of a stream, whatever was called: gRPC would first read a unary call's message.
         self._refusal = grpc.stream_stream_rpc_method_handler(self._refuse)
 
@@ -78,7 +74,6 @@ class TokenCheck(grpc.aio.ServerInterceptor):
         has_one = any(key == self._key for key, _ in context.invocation_metadata() or ())
         got = "another one" if has_one else "none"
         error = AccessError(expected("token_file", "the token that the learner was given", got))
-        if self._now() >= self._log_again_at:
-            self._log_again_at = self._now() + _LOG_EVERY_S
+        if self._log.is_due():
             _LOG.warning("refused a call from %s: %s", context.peer(), error)
         await context.abort(status_of(error), str(error))

@@ -28,6 +28,7 @@ from learner.agents.null import NullAgent
 from learner.agents.registry import make_agent
 from learner.batcher import Batcher
 from learner.inference import InferenceEngine, run_inference
+from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.server import InferenceService, ServerThread
 from learner.setup import set_up_torch
@@ -104,6 +105,7 @@ class LoadedLearner:
             admit=self._admit,
             batcher=self._batcher,
             metrics=self.metrics,
+            limits=Limits(max_envs=sys.maxsize),  # a load is to find them
         )
 
     def _admit(self, spec: EnvSpec) -> str:

@@ -54,7 +54,7 @@ METRICS: dict[str, str] = {
     "actors/connected": "actors connected at the time of the report",
     "envs/connected": "their environments",
     "actors/refused": "streams that the learner ended in the window, for what their actor sent or "
-    "did not send; the log says why",
+    "did not send, or for want of room; the log says why",
     "time/*_share": "<thread>_<activity>: share of the window that the thread spent so, [0, 1]; "
     "busy: on a core, whatever it did",
 }

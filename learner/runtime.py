@@ -22,6 +22,7 @@ from learner.agents.registry import make_agent
 from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
 from learner.counters import Counters
+from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.ranks import Ranks, share_of
 from learner.server import InferenceService, ServerThread, check_same_environment
@@ -158,6 +159,7 @@ class Learner:
             batcher=self._batcher,
             metrics=self.metrics,
             patience=self._patience,
+            limits=Limits(max_envs=self.config.inference.max_envs),
         )
 
     def _make_task(self) -> pb.Task:

@@ -20,6 +20,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from learner.authentication import interceptors, server_credentials
 from learner.batcher import Batcher
+from learner.limits import Doorway, Limits, Seldom, check_room
 from learner.listening import bind
 from learner.metrics import Metrics
 from learner.session import Patience, Session, SilenceWatch
@@ -28,6 +29,7 @@ from learner.transport import server_options
 from seed import wire
 from seed.errors import (
     IncompatibleError,
+    LearnerUnavailableError,
     SeedError,
     SilenceError,
     SpecError,
@@ -65,6 +67,7 @@ class InferenceService(pb_grpc.InferenceServicer):
         batcher: Batcher,
         metrics: Metrics,
         patience: Patience | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """`admit` takes an actor's spec and returns the run's name, or raises SeedError
         if the spec is not the run's. It may take seconds: the first call builds the
@@ -75,6 +78,9 @@ class InferenceService(pb_grpc.InferenceServicer):
         self._metrics = metrics
         metrics.watch_cpu("server")
         self._patience = patience or Patience()
+        self._limits = limits or Limits()
+        self._doorway = Doorway(self._limits)
+        self._log_of_waiting = Seldom()
         self._allocator = SlotAllocator()
         self._sessions: set[Session] = set()
 
@@ -100,7 +106,9 @@ class InferenceService(pb_grpc.InferenceServicer):
         """Ends the stream with the status of `error`."""
         details = str(error)[:_MAX_DETAILS]
         self._metrics.sum("actors/refused", 1)
-        _LOG.warning("ended the stream of %s: %s", context.peer(), details)
+        # Who may come again will, every few seconds.
+        if not isinstance(error, LearnerUnavailableError) or self._log_of_waiting.is_due():
+            _LOG.warning("ended the stream of %s: %s", context.peer(), details)
         # A peer that does not read does not take the status either: it gets it if it ever
         # reads on.
         with contextlib.suppress(TimeoutError):
@@ -108,9 +116,10 @@ class InferenceService(pb_grpc.InferenceServicer):
                 await context.abort(status_of(error), details)
 
     async def _serve(self, context: grpc.aio.ServicerContext) -> None:
-        hello = await self._read_hello(context)
-        run_name = await asyncio.to_thread(self._admit, hello.spec)
-        session = self._open(hello)
+        with self._doorway.enter():
+            hello = await self._read_hello(context)
+            run_name = await asyncio.to_thread(self._admit, hello.spec)
+            session = self._open(hello)
         writer = asyncio.create_task(_write_replies(session, context))
         try:
             welcome = pb.Welcome(run_name=run_name, envs_connected=self._num_envs)
@@ -171,7 +180,9 @@ class InferenceService(pb_grpc.InferenceServicer):
         self._release_if_done(session)
 
     def _open(self, hello: wire.Hello) -> Session:
-        session = Session(hello, self._allocator.allocate(sum(hello.group_sizes)))
+        num_envs = sum(hello.group_sizes)
+        check_room(num_envs, num_taken=self._allocator.num_taken, limits=self._limits)
+        session = Session(hello, self._allocator.allocate(num_envs))
         self._sessions.add(session)
         self._connections_changed()
         return session

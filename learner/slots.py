@@ -24,6 +24,11 @@ class SlotAllocator:
         self.high_water = 0
         self._free: list[int] = []
 
+    @property
+    def num_taken(self) -> int:
+        """Slots that somebody holds."""
+        return self.high_water - len(self._free)
+
     def allocate(self, count: int) -> np.ndarray:
         """Returns int64 [count] slots that nobody holds."""
         while len(self._free) < count:

@@ -170,7 +170,7 @@ class Training:
             self._agent,
             config,
             example=example_step(self._spec, self._agent, self._agent.build_network()),
-            num_slots=self._config.actor.envs_per_group * self._config.actor.num_groups,
+            num_slots=self._config.actor.num_envs,
             device=self._device,
             rng_seed=self._config.rng_seed,
             on_failure=self._hooks.on_failure,

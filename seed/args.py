@@ -92,6 +92,10 @@ class TrainArgs(LearnerArgs):
         super().__post_init__()
         for name in ("num_actors", "num_eval_actors"):
             require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+        num_envs = self.num_actors * self.config.actor.num_envs
+        wanted = f"at least the {num_envs} environments of the local actors"
+        max_envs = self.config.inference.max_envs
+        require(max_envs >= num_envs, "max_envs", wanted, max_envs)
 
 
 # Environments that `seed eval` steps side by side unless told otherwise.

@@ -102,6 +102,11 @@ class ActorConfig:
         require(self.envs_per_group >= 1, "envs_per_group", "at least 1", self.envs_per_group)
         require(self.num_groups >= 1, "num_groups", "at least 1", self.num_groups)
 
+    @property
+    def num_envs(self) -> int:
+        """Environments of one actor."""
+        return self.envs_per_group * self.num_groups
+
 
 Torso = Literal["auto", "mlp", "small_conv", "impala_shallow", "impala_deep", "nature"]
 
@@ -187,6 +192,10 @@ class InferenceConfig:
     where fewer report, at the present rate, while a batch is worked on."""
     actor_timeout_s: float = 300.0
     """Seconds that an actor may take over a step before it is dropped; it may come back."""
+    max_envs: int = 8192
+    """Environments served at once, those that only evaluate included: what their state and
+    open unrolls take is bounded by it, whoever connects. Actors beyond wait until others
+    leave."""
 
     def __post_init__(self) -> None:
         batch = self.max_inference_batch
@@ -194,6 +203,7 @@ class InferenceConfig:
         require(self.max_wait_ms >= 0, "max_wait_ms", "0 or more", self.max_wait_ms)
         require(0 <= self.min_fill <= 1, "min_fill", "[0, 1]", self.min_fill)
         require(self.actor_timeout_s > 0, "actor_timeout_s", "above 0", self.actor_timeout_s)
+        require(self.max_envs >= 1, "max_envs", "at least 1", self.max_envs)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -246,6 +256,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require(0 <= self.rng_seed < 2**31, "rng_seed", "0 .. 2^31 - 1", self.rng_seed)
+        # Else every actor that does as it is told would be refused.
+        wanted = f"at least the {self.actor.num_envs} environments of one actor"
+        max_envs = self.inference.max_envs
+        require(max_envs >= self.actor.num_envs, "max_envs", wanted, max_envs)
         if isinstance(self.agent, R2D2Config):
             # Training would otherwise begin where the run ends.
             collected = self.agent.replay.replay_min_size * self.agent.period

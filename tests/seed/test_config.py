@@ -56,6 +56,7 @@ REFUSED: list[tuple[type, dict[str, Any], str]] = [
     (InferenceConfig, {"max_inference_batch": 0}, "max_inference_batch"),
     (InferenceConfig, {"max_wait_ms": -1.0}, "max_wait_ms"),
     (InferenceConfig, {"min_fill": 1.5}, "min_fill"),
+    (InferenceConfig, {"max_envs": 0}, "max_envs"),
     (LearnerConfig, {"total_env_steps": 0}, "total_env_steps"),
     (VTraceConfig, {"reward_scale": 0.0}, "reward_scale"),
     (VTraceConfig, {"entropy_target_speed": 0.0}, "entropy_target_speed"),
@@ -91,6 +92,14 @@ REFUSED: list[tuple[type, dict[str, Any], str]] = [
     (LearnerConfig, {"report_every_s": 0.0}, "report_every_s"),
     (RunConfig, {"rng_seed": -1}, "rng_seed"),
     (RunConfig, {"rng_seed": 2**31}, "rng_seed"),
+    (
+        RunConfig,
+        {
+            "actor": ActorConfig(envs_per_group=8, num_groups=2),
+            "inference": InferenceConfig(max_envs=15),
+        },
+        "max_envs",
+    ),
 ]
 
 CLASSES = (

@@ -20,6 +20,7 @@ from learner.agents.base import Agent
 from learner.batcher import Batcher
 from learner.counters import Counters
 from learner.inference import InferenceEngine, run_inference
+from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.records import Unrolls
 from learner.server import InferenceService, ServerThread
@@ -59,6 +60,7 @@ class ActingHarness:
         make_agent: Callable[[EnvSpec], Agent],
         inference: InferenceConfig | None = None,
         patience: Patience | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.address = f"unix:{directory / 'learner.sock'}"
         self.completed: list[Completed] = []
@@ -68,6 +70,7 @@ class ActingHarness:
         self._env = env
         self._make_agent = make_agent
         self._patience = patience or Patience()
+        self._limits = limits
         self._batcher = TellingBatcher(inference or InferenceConfig(), self._connected)
         self._envs_connected = 0
         self._metrics = Metrics()
@@ -139,6 +142,12 @@ class ActingHarness:
             done = self._changed.wait_for(lambda: self._envs_connected == num_envs, TIMEOUT_S)
         assert done, f"{self._envs_connected} environments are connected"
 
+    def wait_for_tasks(self, num_tasks: int) -> None:
+        """Blocks until so many tasks have been asked for."""
+        with self._changed:
+            done = self._changed.wait_for(lambda: self.num_tasks >= num_tasks, TIMEOUT_S)
+        assert done, f"{self.num_tasks} tasks were asked for"
+
     def wait_for_more(self, num_unrolls: int) -> list[Unrolls]:
         """Blocks until as many more unrolls have been completed; returns all so far."""
         wanted = self._count() + num_unrolls
@@ -169,10 +178,13 @@ class ActingHarness:
             batcher=self._batcher,
             metrics=self._metrics,
             patience=self._patience,
+            limits=self._limits,
         )
 
     def _make_task(self) -> pb.Task:
-        self.num_tasks += 1
+        with self._changed:
+            self.num_tasks += 1
+            self._changed.notify_all()
         return pb.Task(
             protocol_version=wire.PROTOCOL_VERSION,
             env_id=self._env.env_id,

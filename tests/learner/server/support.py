@@ -8,6 +8,7 @@ import grpc
 import numpy as np
 
 from learner.batcher import Batcher, Request
+from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.server import InferenceService, ServerThread, check_same_environment
 from learner.session import Patience
@@ -161,6 +162,7 @@ class Serving:
         directory: Path,
         admit: Callable[[EnvSpec], str] | None = None,
         patience: Patience | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self.address = f"unix:{directory / 'learner.sock'}"
         self.batcher = WatchedBatcher()
@@ -169,6 +171,7 @@ class Serving:
         self.failures: list[BaseException] = []
         self._admit = admit or self._check_spec
         self._patience = patience or Patience()
+        self._limits = limits
         self._actors: list[FakeActor] = []
         self._server = ServerThread(
             self._make_service,
@@ -205,6 +208,7 @@ class Serving:
             batcher=self.batcher,
             metrics=self.metrics,
             patience=self._patience,
+            limits=self._limits,
         )
 
     def _check_spec(self, spec: EnvSpec) -> str:

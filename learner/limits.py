@@ -1,0 +1,78 @@
+"""How much the server takes on at once, so that no client can fill the learner's memory.
+
+All of it belongs to the server's event loop. How long it waits for whom is in `session.py`.
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+
+from seed.config import InferenceConfig
+from seed.errors import IncompatibleError, LearnerUnavailableError, expected
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Each is of one learner."""
+
+    max_envs: int = InferenceConfig.max_envs
+    """Environments that hold a slot: see `InferenceConfig.max_envs`."""
+    max_strangers: int = 1000
+    """Streams that have not been welcomed yet. One that says nothing takes some 20 KiB, and
+    may do so for `Patience.hello_s`."""
+
+
+def check_room(num_envs: int, *, num_taken: int, limits: Limits) -> None:
+    """Looks for slots for an actor with `num_envs` environments.
+
+    Raises:
+      IncompatibleError: so many never fit.
+      LearnerUnavailableError: they do not fit now, but may once others have left. Its status
+        is UNAVAILABLE, which every client retries; RESOURCE_EXHAUSTED is what gRPC itself
+        says of messages that are too large, which waiting does not cure.
+    """
+    most = limits.max_envs
+    if num_envs > most:
+        wanted = f"at most {most} environments in all (max_envs)"
+        raise IncompatibleError(expected("group_sizes", wanted, num_envs))
+    if num_envs > most - num_taken:
+        wanted = f"at most the {most - num_taken} environments left of {most} (max_envs)"
+        raise LearnerUnavailableError(expected("group_sizes", f"{wanted} for now", num_envs))
+
+
+class Seldom:
+    """Keeps clients that knock again and again from filling the log."""
+
+    def __init__(self, every_s: float = 10.0, now: Callable[[], float] = time.monotonic) -> None:
+        self._every_s = every_s
+        self._now = now
+        self._due_at = -float("inf")
+
+    def is_due(self) -> bool:
+        """Tells whether the last time that this was so is long enough ago."""
+        if self._now() < self._due_at:
+            return False
+        self._due_at = self._now() + self._every_s
+        return True
+
+
+class Doorway:
+    """Where streams stand from their start to their welcome."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._num_inside = 0
+
+    @contextlib.contextmanager
+    def enter(self) -> Iterator[None]:
+        """Holds a place for one stream. Raises LearnerUnavailableError if there is none."""
+        most = self._limits.max_strangers
+        if self._num_inside >= most:
+            wanted = f"at most {most} streams without a welcome"
+            raise LearnerUnavailableError(expected("hello", wanted, "one more"))
+        self._num_inside += 1
+        try:
+            yield
+        finally:
+            self._num_inside -= 1
