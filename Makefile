@@ -106,6 +106,10 @@ scale: $(STAMP) ## Load one learner with 1 to 4,096 environments; write docs/res
 	mv docs/results/scale.json.new docs/results/scale.json
 	$(BIN)/python tools/plot_scale.py docs/results/scale.json
 
+.PHONY: networks
+networks: $(STAMP) ## Play over networks that are far, lossy or cut; write docs/results/networks.json.
+	$(BIN)/python -m tools.measure_networks --out docs/results/networks.json $(ARGS)
+
 smoke: $(STAMP) ## Learn Catch from pixels through real gRPC.
 	$(BIN)/python -m pytest -m learning -k catch $(ARGS)
 

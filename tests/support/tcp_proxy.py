@@ -61,6 +61,10 @@ class TcpProxy:
         self._thread.join()
         self._loop.close()
 
+    def change(self, *, delay_s: float, loss: float) -> None:
+        """Makes the network another for what comes from now on; see `__init__`."""
+        self._delay_s, self._loss = delay_s, loss
+
     def cut(self) -> None:
         """From now on nothing comes through, either way; nobody is told."""
         self._loop.call_soon_threadsafe(self._is_whole.clear)
