@@ -22,7 +22,8 @@ class VTraceConfig:
     sample_reuse: int = 1
     """Learner steps that each unroll takes part in: beside the B fresh ones, a step
     trains on those of the sample_reuse - 1 steps before. V-trace corrects for their
-    age. Fewer env steps are needed, each costs more training."""
+    age. Fewer env steps are needed, each costs more training. Adds sample_reuse - 1
+    learner steps to the largest policy lag (docs/lag.md)."""
     discount_factor: float = 0.99
     reward_scale: float = 1.0
     """Multiplies rewards before clipping."""
@@ -43,7 +44,9 @@ class VTraceConfig:
     """k of the adaptive cost exp(k theta): how fast it moves."""
     queue_batches: int = 1
     """Batches of unrolls that may wait for the trainer. When they do, inference
-    pauses: this bounds the policy lag."""
+    pauses. So the policy lag is at most queue_batches + 2 N / batch_size + sample_reuse
+    + 1 learner steps with N environments, and 32 / batch_size more where training has
+    a process of its own (docs/lag.md)."""
     rho_max: float = 1.0
     """Clip of the importance weight in the value target's temporal difference."""
     c_max: float = 1.0
@@ -101,7 +104,8 @@ class ReplayConfig:
     """Prioritised replay of sequences (Schaul et al. 2016, Horgan et al. 2018)."""
 
     replay_capacity: int = 100_000
-    """Sequences held; the oldest make room for new ones."""
+    """Sequences held; the oldest make room for new ones. The policy lag is some
+    samples_per_insert * replay_capacity / batch_size learner steps at most (docs/lag.md)."""
     replay_min_size: int = 5_000
     """Sequences collected before training starts."""
     samples_per_insert: float = 0.75

@@ -38,6 +38,11 @@ from seed.specs import EnvSpec
 TIMEOUT_S = 60.0
 
 
+def actor_process(address: str, *flags: str) -> subprocess.Popen[bytes]:
+    """Starts an actor; whoever did ends it."""
+    return subprocess.Popen([sys.executable, "-m", "actors", "--learner", address, *flags])
+
+
 class TellingBatcher(Batcher):
     """Tells whenever an actor came or went."""
 
@@ -109,8 +114,7 @@ class ActingHarness:
     @contextlib.contextmanager
     def actor(self, *flags: str, address: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
         """Runs an actor process; kills it (SIGKILL) on leaving."""
-        command = [sys.executable, "-m", "actors", "--learner", address or self.address, *flags]
-        process = subprocess.Popen(command)
+        process = actor_process(address or self.address, *flags)
         self._actors.append(process)
         yield process
         process.kill()
