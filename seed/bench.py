@@ -22,6 +22,7 @@ from seed.bench_case import (
     say,
 )
 from seed.errors import require
+from seed.in_flight import advice
 from seed.provenance import evidence_header, num_cores
 
 # Name of a result -> policy of `learner.bench wire`.
@@ -121,4 +122,14 @@ def _render_case(name: str, case: dict[str, Any]) -> list[str]:
         f" = {case['fraction_of_optimum']:.2f} of it (rounds: {rounds})",
         f"  time: {shares}",
         f"  {case['verdict']}",
+        f"  {_far_away(case)}",
     ]
+
+
+def _far_away(case: dict[str, Any]) -> str:
+    """Returns what the run would take if its actors were far away."""
+    return advice(
+        case["env_steps_per_s"],
+        group_s=case["env_s_per_step"] * case["envs_per_group"],
+        learner_s=case["inference_ms_p50"] / 1000,
+    )

@@ -61,6 +61,10 @@ class Run(NamedTuple):
     """Metric name -> share of the last report, for `time/*_share`."""
     verdict: str
     """What limits it."""
+    inference_ms: float
+    """From a step's arrival to its answer, the median of the last report."""
+    envs_per_group: int
+    """Environments that an actor steps together."""
 
 
 PARTS = ("env", "forward", "train")
@@ -99,6 +103,8 @@ def measure_case(name: str, *, rounds: int, seconds: float, part_seconds: float)
         **{f"{part}_s_per_step": middle.parts[part] for part in PARTS},
         "time_shares": middle.run.time_shares,
         "verdict": middle.run.verdict,
+        "inference_ms_p50": middle.run.inference_ms,
+        "envs_per_group": middle.run.envs_per_group,
     }
 
 
@@ -146,6 +152,8 @@ def _measure_run(command: Sequence[str], run_dir: Path, seconds: float) -> Run:
         batch_size=round(last["inference/batch_size_mean"]),
         time_shares={k: v for k, v in last.items() if k.startswith("time/")},
         verdict=verdict(last) or "nothing was trained in the last second",
+        inference_ms=last["inference/latency_ms_p50"],
+        envs_per_group=load_config(run_dir / "config.yaml").actor.envs_per_group,
     )
 
 

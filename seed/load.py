@@ -15,6 +15,7 @@ import tyro
 
 from seed.bench_case import run_module
 from seed.errors import require
+from seed.in_flight import advice
 from seed.provenance import evidence_header, num_cores
 
 # What one step of Pong costs on the machine of docs/results/bench.json.
@@ -136,4 +137,15 @@ def render(results: dict[str, Any]) -> str:
                 for title, field, unit, form in _COLUMNS
             ]
             lines.append("  ".join(cells))
+        lines.append(_far_away(series, results[name]))
     return "\n".join(lines)
+
+
+def _far_away(series: Series, points: Sequence[dict[str, float]]) -> str:
+    """Returns what the fastest point would take if its actors were far away."""
+    fastest = max(points, key=lambda point: point["env_steps_per_s"])
+    return advice(
+        fastest["env_steps_per_s"],
+        group_s=1e-6 * series.step_us * fastest["envs_per_message"],
+        learner_s=fastest["inference_ms_p50"] / 1000,
+    )

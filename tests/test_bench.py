@@ -1,6 +1,7 @@
 """`seed bench` on the smallest of its cases; what it measures, not how fast."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -39,6 +40,13 @@ def test_bench_reports_every_part_and_the_fraction() -> None:
     text = render(results)
     assert "catch: seed train catch-vtrace" in text
     assert f"= {case['fraction_of_optimum']:.2f} of it" in text
+    assert f"needs {_needed_far_away(case):,} environments in flight" in text
+
+
+def _needed_far_away(case: dict[str, float]) -> int:
+    """By the rule of docs/networks.md, over a round trip of 50 ms."""
+    group_s = case["env_s_per_step"] * case["envs_per_group"]
+    return math.ceil(case["env_steps_per_s"] * (0.05 + group_s + case["inference_ms_p50"] / 1000))
 
 
 def test_bench_refuses_a_case_that_does_not_exist() -> None:

@@ -35,6 +35,7 @@ def test_load_measures_every_point_of_every_series(tmp_path: Path) -> None:
     assert results["store"][1]["learner_bytes_per_env"] > 21 * 84 * 84
     text = render(results)
     assert "store: policy store, a step takes 0 us" in text
+    assert text.count("over 50 ms this learner needs") == 2
     plot(results, tmp_path / "scale.png")
     assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")
 

@@ -250,7 +250,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="file to write, or add to")
     parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES), help="speed of")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement of speed")
-    parser.add_argument("--cuts", type=float, nargs="*", default=[20, 60], help="seconds of each")
+    parser.add_argument(
+        "--cuts", type=float, nargs="*", default=[5, 20, 60, 60, 60], help="seconds of each"
+    )
     parser.add_argument("--proxy", action="store_true", help="the proxy, whatever the rights")
     options = parser.parse_args()
     command = shlex.join(["python", "-m", "tools.measure_networks", *sys.argv[1:]])
