@@ -77,7 +77,9 @@ def _serialised(message: pb.ActRequest | bytes) -> bytes:
 class FakeActor:
     """The actor's end of one stream, message by message."""
 
-    def __init__(self, address: str, security: Security = PLAIN_TEXT) -> None:
+    def __init__(
+        self, address: str, security: Security = PLAIN_TEXT, timeout_s: float = TIMEOUT_S
+    ) -> None:
         self._channel = connect(address, security, [("grpc.use_local_subchannel_pool", 1)])
         self._outgoing: queue.Queue[pb.ActRequest | bytes | None] = queue.Queue()
         self.stub = pb_grpc.InferenceStub(self._channel)
@@ -87,7 +89,7 @@ class FakeActor:
             response_deserializer=pb.ActResponse.FromString,
         )
         self._stream = act(
-            iter(self._outgoing.get, None), timeout=TIMEOUT_S, metadata=security.metadata
+            iter(self._outgoing.get, None), timeout=timeout_s, metadata=security.metadata
         )
 
     def send(self, message: pb.ActRequest | bytes) -> None:

@@ -88,6 +88,20 @@ VIOLATIONS = {
         INVALID,
         "rewards: expected finite values, got nan",
     ),
+    "infinite_reward": Violation(
+        [hello(2), changed(first(2), rewards=np.array([-np.inf, 0], "<f4").tobytes())],
+        INVALID,
+        "rewards: expected finite values, got -inf",
+    ),
+    "nan_observation_later": Violation(
+        [
+            hello(2),
+            first(2),
+            changed(step(2), observations=[np.array([0, 0, 0, 0, 0, np.nan], "<f4").tobytes()]),
+        ],
+        INVALID,
+        "observations['observation']: expected finite values, got nan",
+    ),
     "infinite_observation": Violation(
         [hello(2), changed(first(2), observations=[np.full(6, np.inf, "<f4").tobytes()])],
         INVALID,
@@ -115,6 +129,11 @@ VIOLATIONS = {
         [changed(hello(2), run_id="x" * 100_000)],
         INVALID,
         "run_id: expected at most 200 characters, got 100000",
+    ),
+    "all_the_environments_there_may_be": Violation(
+        [hello(30_000, 30_000)],
+        PRECONDITION,
+        "group_sizes: expected at most 8192 environments in all (max_envs), got 60000",
     ),
     "endless_leaf": Violation(
         [hello(2, 60_000, spec=env_spec(ArraySpec(name="big", dtype="uint8", shape=(10_000,))))],

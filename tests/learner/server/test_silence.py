@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,11 +14,12 @@ import grpc
 import numpy as np
 import pytest
 
+from learner.limits import Limits
 from learner.session import Patience, Session
 from seed import wire
 from seed.errors import WireError
 from seed.pb import inference_pb2 as pb
-from tests.learner.builders import TIMEOUT_S
+from tests.learner.builders import TIMEOUT_S, in_thread
 from tests.learner.server.support import HELD, INVALID, SPEC, Serving, first, step
 from tests.support import quiet_actor
 
@@ -33,7 +35,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     started: list[Serving] = []
 
     def start(patience: Patience) -> Serving:
-        started.append(Serving(tmp_path, patience=patience))
+        started.append(Serving(tmp_path, patience=patience, limits=Limits(max_envs=30_000)))
         return started[-1]
 
     yield start
@@ -41,18 +43,43 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         serving.close()
 
 
+@contextlib.contextmanager
+def served_meanwhile(serving: Serving) -> Iterator[None]:
+    """Has an actor of one environment step all the time; each step must be answered."""
+    neighbour, ends = serving.actor(), threading.Event()
+    neighbour.start(1)
+
+    def play() -> int:
+        steps = 0
+        while not ends.is_set():
+            assert np.frombuffer(neighbour.act(step(1, value=3)).actions, "<i8").tolist() == [3]
+            steps += 1
+        return steps
+
+    playing = in_thread(play)
+    try:
+        yield
+    finally:
+        ends.set()
+    assert playing.result(TIMEOUT_S) > 0
+    assert neighbour.act(step(1, value=2)).actions
+
+
 def test_actor_that_never_says_hello_is_dropped(serve: Serve) -> None:
-    """With a status on which an honest actor tries again."""
-    assert serve(Patience(hello_s=0.2)).actor().status() == (
-        LATE,
-        "hello: expected one within 0.2 s of the stream's start, got silence",
-    )
+    """With a status on which an honest actor tries again; nobody waits for it meanwhile."""
+    serving = serve(Patience(hello_s=0.2))
+    with served_meanwhile(serving):
+        assert serving.actor().status() == (
+            LATE,
+            "hello: expected one within 0.2 s of the stream's start, got silence",
+        )
 
 
 def test_connection_without_a_word_is_closed(serve: Serve) -> None:
-    """Before HTTP/2 has even begun."""
-    address = serve(Patience(hello_s=0.2)).address.removeprefix("unix:")
-    with socket.socket(socket.AF_UNIX) as connection:
+    """Before HTTP/2 has even begun, while others step."""
+    serving = serve(Patience(hello_s=0.2))
+    address = serving.address.removeprefix("unix:")
+    with served_meanwhile(serving), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT_S)
         connection.connect(address)
         while connection.recv(1024):
@@ -61,17 +88,18 @@ def test_connection_without_a_word_is_closed(serve: Serve) -> None:
 
 @pytest.mark.parametrize("steps", [0, 2])
 def test_actor_that_no_longer_steps_is_dropped(serve: Serve, steps: int) -> None:
-    """Its slots serve others; it may come back as a new actor."""
+    """Others step on, and get its slots; it may come back as a new actor."""
     serving = serve(Patience(step_s=1.0))
-    actor = serving.actor()
-    actor.say_hello(2)
-    for _ in range(steps):
-        actor.act(first(2))
-    code, details = actor.status()
-    assert code is LATE
-    assert details == "env_outputs: expected a step within 1 s of the last answer, got silence"
-    assert serving.actor().say_hello(2).envs_connected == 2
-    assert serving.metrics.drain()["actors/refused"] == 1
+    with served_meanwhile(serving):
+        actor = serving.actor()
+        actor.say_hello(2)
+        for _ in range(steps):
+            actor.act(first(2))
+        code, details = actor.status()
+        assert code is LATE
+        assert details == "env_outputs: expected a step within 1 s of the last answer, got silence"
+        assert serving.actor().say_hello(2).envs_connected == 3
+        assert serving.metrics.drain()["actors/refused"] == 1
 
 
 def test_actor_that_waits_for_the_learner_is_not_silent() -> None:
@@ -155,3 +183,10 @@ def test_two_actors_of_the_same_name_are_two_actors(serving: Serving) -> None:
     for number, actor in enumerate(actors):
         answer = actor.act(step(2, value=number))
         assert np.frombuffer(answer.actions, "<i8").tolist() == [number] * 2
+    # One leaves: the other keeps its stream, and its slots.
+    serving.batcher.wait_for_connected(4)
+    actors[0].close()
+    serving.batcher.wait_for_connected(2)
+    answer = actors[1].act(step(2, value=3))
+    assert np.frombuffer(answer.actions, "<i8").tolist() == [3, 3]
+    assert serving.inference.requests[-1].slots.tolist() == [2, 3]
