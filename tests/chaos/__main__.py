@@ -19,8 +19,8 @@ from typing import Any
 import gymnasium
 
 from actors.spaces import SpaceAdapter
+from seed.provenance import evidence_header
 from tests.chaos.fleet import CHECKPOINT_EVERY_S, PRESET, Fleet
-from tests.chaos.provenance import describe_machine
 from tests.chaos.run import Books, ChaosRun
 from tests.chaos.schedule import SHARES, make_schedule
 
@@ -156,7 +156,7 @@ def main(arguments: list[str]) -> int:
         )
         result |= evaluate(Path(directory) / "run")
     command = "python -m tests.chaos " + " ".join(arguments)
-    result = describe_machine(command) | {"preset": PRESET} | result
+    result = evidence_header(command) | {"preset": PRESET} | result
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
