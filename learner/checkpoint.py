@@ -137,6 +137,16 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     raise CheckpointError(expected(str(path), "at least one whole checkpoint", got))
 
 
+def was_ever_saved(directory: Path) -> bool:
+    """Tells whether a run's checkpoints ever held a finished one, whatever became of it.
+
+    A kill during the first save leaves behind what was being written, and nothing else.
+    """
+    return directory.is_dir() and any(
+        not path.name.startswith(_ASIDE) for path in directory.iterdir()
+    )
+
+
 def load_replay(checkpoint: Path) -> dict[str, Tensor] | None:
     """Returns the replay saved with one checkpoint; None if there is none.
 

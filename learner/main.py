@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 
-from learner.checkpoint import Checkpoint, load_checkpoint
+from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
 from learner.listening import check_listen_addresses
 from learner.live_view import LiveView
 from learner.prometheus import PrometheusSink
@@ -109,9 +109,7 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
 def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
     assert args.run_dir is not None
     directory = args.run_dir / "checkpoints"
-    if not args.resume or not directory.exists() or not any(directory.iterdir()):
-        return None
-    return load_checkpoint(directory)
+    return load_checkpoint(directory) if args.resume and was_ever_saved(directory) else None
 
 
 def _config_writer(preset: str, args: LearnerArgs, place: Place) -> Callable[[], None]:

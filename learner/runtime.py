@@ -227,9 +227,11 @@ class Learner:
     def _acting_state(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps beside what training knows."""
         assert self._acting is not None, "nothing is trained before anyone acts"
+        counters = self.counters.state_dict()
         return self._acting.state_dict() | {
-            "counters": self.counters.state_dict(),
-            "env_steps": self.counters.env_steps,
+            "counters": counters,
+            # Not read anew: acting goes on meanwhile.
+            "env_steps": counters["env_steps"],
             "wall_s": self.wall_s,
             "spec": unstructure(self._spec),
         }

@@ -152,3 +152,20 @@ def test_proxy_resets_connections(echo: str) -> None:
             while connection.recv(100):
                 pass
             raise ConnectionResetError  # an orderly end will do as well
+
+
+def test_proxy_passes_on_that_the_other_side_died() -> None:
+    """With bytes that it never read: a reset, not an orderly end."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        TcpProxy(f"127.0.0.1:{server.getsockname()[1]}") as network,
+        connect(network) as connection,
+    ):
+        connection.sendall(b"x" * 100)
+        dying, _ = server.accept()
+        assert dying.recv(1) == b"x"
+        dying.close()
+        with pytest.raises(ConnectionError):
+            while connection.recv(100):
+                pass
+            raise ConnectionResetError  # an orderly end will do as well

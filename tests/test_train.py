@@ -149,6 +149,16 @@ def test_run_survives_changes_and_damage_to_its_replay(
     assert process.end(signal.SIGTERM) == 0, process.output
 
 
+def test_run_killed_during_its_first_save_starts_again(tmp_path: Path) -> None:
+    """What a supervisor does: the same command, with --resume; there is nothing to resume."""
+    (tmp_path / "checkpoints" / ".tmp-7").mkdir(parents=True)
+    flags = ("--run-dir", tmp_path, "--resume", "--total-env-steps", 1_000)
+    done = _run("train", "cartpole-vtrace", *flags, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["env_steps"] >= 1_000
+    assert not list((tmp_path / "checkpoints").glob(".tmp-*"))
+
+
 def test_refused_resume_changes_nothing(tmp_path: Path) -> None:
     """The run's own flags are still there for the next, which need not repeat them."""
     run_dir = tmp_path / "run"

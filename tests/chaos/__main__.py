@@ -1,6 +1,6 @@
 """Trains CartPole while its processes are killed, stalled, cut off and lied to.
 
-    python -m tests.chaos --faults 200 --out docs/results/chaos.json
+    python -m tests.chaos --faults 240 --out docs/results/chaos.json
 
 The run has to go on by itself, lose no more than what came after its last checkpoint, and
 learn the game all the same.
@@ -19,8 +19,8 @@ from typing import Any
 import gymnasium
 
 from actors.spaces import SpaceAdapter
+from seed.provenance import evidence_header
 from tests.chaos.fleet import CHECKPOINT_EVERY_S, PRESET, Fleet
-from tests.chaos.provenance import describe_machine
 from tests.chaos.run import Books, ChaosRun
 from tests.chaos.schedule import SHARES, make_schedule
 
@@ -29,20 +29,27 @@ NUM_ACTORS = 3
 EVAL_EPISODES = 20
 
 # Of a run's steps so many see faults; the rest shows that it is well.
-_SHARE_WITH_FAULTS = 0.9
+_SHARE_WITH_FAULTS = 0.8
 
-# A checkpoint is written between two updates, and takes time itself.
-_SAVE_SLACK_S = 10.0
+# What a kill may cost is what came after the last checkpoint. One is due this long after
+# the one before, or after the start; then it waits for the update under way, and is
+# written. A learner that is stalled just then is so for 2 s at most.
+RUN_S_LOST_BOUND = CHECKPOINT_EVERY_S + 3.0
 
 
 def run_chaos(
-    directory: Path, *, num_faults: int, total_env_steps: int, rng_seed: int
+    directory: Path,
+    *,
+    num_faults: int,
+    total_env_steps: int,
+    rng_seed: int,
+    share_with_faults: float = _SHARE_WITH_FAULTS,
 ) -> dict[str, Any]:
     """Runs one fleet to its end; returns what was done to it and what it cost."""
     schedule = make_schedule(
         num_faults,
         num_actors=NUM_ACTORS,
-        until_env_steps=round(_SHARE_WITH_FAULTS * total_env_steps),
+        until_env_steps=round(share_with_faults * total_env_steps),
         rng_seed=rng_seed,
     )
     environment = gymnasium.make(ENV_ID)
@@ -53,9 +60,6 @@ def run_chaos(
     ) as fleet:
         run = ChaosRun(fleet, schedule, spec)
         run.play()
-        at_the_end = fleet.verify_checkpoints()
-        run.books.checkpoints_verified += at_the_end.verified
-        run.books.failures += at_the_end.broken
     last = run.last_report
     return {
         "env_id": ENV_ID,
@@ -69,16 +73,18 @@ def run_chaos(
 
 def summary(books: Books) -> dict[str, Any]:
     """Returns the table's numbers."""
-    ages = books.checkpoint_ages_s
     return {
         "faults_injected": books.injected.total(),
         "faults_survived": books.survived.total(),
-        "learner_kills": books.injected["learner killed"]
-        + books.injected["trainer process killed"],
+        "learner_kills": books.learner_kills,
         "actor_kills": books.injected["actor killed"],
         "env_steps_lost_max": max(books.env_steps_lost, default=0),
-        "checkpoint_age_s_max": round(max(ages), 2) if ages else None,
+        "env_steps_lost_bound": round(RUN_S_LOST_BOUND * books.env_steps_per_s_max),
+        "run_s_lost_max": round(max(books.run_s_lost, default=0.0), 2),
+        "run_s_lost_bound": RUN_S_LOST_BOUND,
         "checkpoint_every_s": CHECKPOINT_EVERY_S,
+        "lost_is": "done by the last report and not in the newest whole checkpoint",
+        "env_steps_per_s_max": round(books.env_steps_per_s_max),
         "checkpoints_verified": books.checkpoints_verified,
         "faults": {
             kind: {"injected": books.injected[kind], "survived": books.survived[kind]}
@@ -96,7 +102,8 @@ def table(result: dict[str, Any]) -> str:
     lines.append(f"{'all':26}{result['faults_injected']:10}{result['faults_survived']:10}")
     lines.append("")
     for name in (
-        *("env_steps_lost_max", "checkpoint_age_s_max", "checkpoints_verified"),
+        *("learner_kills", "actor_kills", "checkpoints_verified"),
+        *("env_steps_lost_max", "env_steps_lost_bound", "run_s_lost_max", "run_s_lost_bound"),
         *("return_mean_100", "eval_return_mean", "env_steps", "wall_s"),
     ):
         if name in result:
@@ -105,14 +112,19 @@ def table(result: dict[str, Any]) -> str:
 
 
 def evaluate(run_dir: Path) -> dict[str, Any]:
-    """Returns the results of greedy games with the run's last checkpoint."""
+    """Returns the results of greedy games with the run's last checkpoint.
+
+    The games trained on are played by sampling from the policy, and stay below these.
+    """
     command = [
         *(sys.executable, "-m", "seed.cli", "eval", str(run_dir)),
         *("--episodes", str(EVAL_EPISODES), "--json"),
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     result = json.loads(done.stdout)
-    return {name: result[name] for name in ("eval_return_mean", "eval_episodes")}
+    return {name: result[name] for name in ("eval_return_mean", "eval_episodes")} | {
+        "eval_policy": "greedy"
+    }
 
 
 def is_good(result: dict[str, Any]) -> bool:
@@ -121,15 +133,15 @@ def is_good(result: dict[str, Any]) -> bool:
 
 
 def loses_little(result: dict[str, Any]) -> bool:
-    """Tells whether no kill cost more than what came after the last checkpoint was due."""
-    return (result["checkpoint_age_s_max"] or 0.0) <= CHECKPOINT_EVERY_S + _SAVE_SLACK_S
+    """Tells whether no kill cost more than the bound."""
+    return result["run_s_lost_max"] <= RUN_S_LOST_BOUND
 
 
 def main(arguments: list[str]) -> int:
     """Runs, evaluates, prints the table and writes the evidence; 1 if it is not good."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--faults", type=int, default=200, help="faults to inject")
-    parser.add_argument("--total-env-steps", type=int, default=500_000, help="length of the run")
+    parser.add_argument("--faults", type=int, default=240, help="faults to inject")
+    parser.add_argument("--total-env-steps", type=int, default=2_000_000, help="length of the run")
     parser.add_argument("--rng-seed", type=int, default=1, help="decides run and faults")
     parser.add_argument("--return-at-least", type=float, default=450.0, help="greedy, mean")
     parser.add_argument("--out", type=Path, help="JSON file to write")
@@ -144,7 +156,7 @@ def main(arguments: list[str]) -> int:
         )
         result |= evaluate(Path(directory) / "run")
     command = "python -m tests.chaos " + " ".join(arguments)
-    result = describe_machine(command) | {"preset": PRESET} | result
+    result = evidence_header(command) | {"preset": PRESET} | result
     if options.out is not None:
         options.out.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))

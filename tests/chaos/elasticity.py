@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.chaos.provenance import describe_machine
+from seed.provenance import evidence_header
 from tests.support.visitor import Visitor
 
 MAX_ENVS = 4_096
@@ -169,7 +169,7 @@ def main(arguments: list[str]) -> int:
         finally:
             exit_code = learner.close()
     command = "python -m tests.chaos.elasticity " + " ".join(arguments)
-    result = describe_machine(command) | {"preset": PRESET, "learner_exit_code": exit_code} | seen
+    result = evidence_header(command) | {"preset": PRESET, "learner_exit_code": exit_code} | seen
     text = json.dumps(result, indent=1)
     # A sample a line.
     text = re.sub(r"\[\s+([\d.]+),\s+([\d.]+),\s+([\d.]+)\s+\]", r"[\1, \2, \3]", text)

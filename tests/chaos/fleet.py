@@ -27,10 +27,11 @@ _END_GRACE_S = 30.0
 
 
 class Newest(NamedTuple):
-    """What a run can go on from."""
+    """What a run can go on from; nothing at all, before its first checkpoint."""
 
-    env_steps: int
-    saved_at_s: float
+    env_steps: int = 0
+    wall_s: float = 0.0
+    """For how long it had been running."""
 
 
 class Checkpoints(NamedTuple):
@@ -38,7 +39,7 @@ class Checkpoints(NamedTuple):
 
     verified: int
     broken: list[str]
-    newest: Newest | None
+    newest: Newest
 
 
 class Fleet:
@@ -51,7 +52,6 @@ class Fleet:
         self.run_dir = directory / "run"
         self.address = f"unix:{directory / 'learner.sock'}"
         self.total_env_steps = total_env_steps
-        self.restarts = 0
         self.surrenders: list[str] = []
         """Actors that ended by themselves, which none should."""
         self._reports_read = 0
@@ -94,16 +94,19 @@ class Fleet:
             network.__exit__(None, None, None)
 
     def tend(self) -> None:
-        """Starts again what has ended unasked."""
+        """Starts again what has ended too early."""
         for number, actor in enumerate(self.actors):
             code = actor.poll()
             if code is not None:
                 if code >= 0:
                     self.surrenders.append(f"actor {number} ended with code {code}")
                 self.actors[number] = self._start_actor(number)
-        if self.learner.poll() not in (None, 0):
-            self.restarts += 1
+        if self.learner_has_died():
             self.learner = self._start_learner()
+
+    def learner_has_died(self) -> bool:
+        """Tells whether the learner has ended before its budget was spent."""
+        return self.learner.poll() not in (None, 0)
 
     def has_finished(self) -> bool:
         """Tells whether the learner has spent its budget and ended by itself."""
@@ -144,12 +147,19 @@ class Fleet:
                 # Gone meanwhile, as older ones go, is not broken.
                 if path.exists():
                     broken.append(str(error))
-        newest = None
+        newest = Newest()
         if verified:
-            found = load_checkpoint(directory)
-            saved_at_s = json.loads((found.path / "meta.json").read_text())["saved_at_s"]
-            newest = Newest(found.state["env_steps"], saved_at_s)
+            state = load_checkpoint(directory).state
+            newest = Newest(state["env_steps"], state["wall_s"])
         return Checkpoints(verified, broken, newest)
+
+    def unfinished_saves(self) -> set[int]:
+        """Returns the inodes of checkpoints that are being written, or were never finished."""
+        inodes = set()
+        for path in (self.run_dir / "checkpoints").glob(".tmp-[0-9]*"):
+            with contextlib.suppress(FileNotFoundError):  # renamed meanwhile
+                inodes.add(path.stat().st_ino)
+        return inodes
 
     def _start_learner(self) -> subprocess.Popen[bytes]:
         return self._start(["learner", PRESET, *self._flags], "learner.log")

@@ -19,10 +19,11 @@ _TIMEOUT_S = 60.0
 Client = Callable[[str, EnvSpec, random.Random], bool]
 
 
-def send_garbage(address: str, spec: EnvSpec, variant: int) -> tuple[str, bool]:
-    """Plays one of the clients below; returns its name, and whether it was refused."""
+def choose_client(variant: int) -> tuple[str, Callable[[str, EnvSpec], bool]]:
+    """Returns the name of one of the clients below, and what plays it at an address."""
     client = CLIENTS[variant % len(CLIENTS)]
-    return client.__name__.replace("_", " "), client(address, spec, random.Random(variant))
+    generator = random.Random(variant)
+    return client.__name__.replace("_", " "), lambda address, spec: client(address, spec, generator)
 
 
 def bytes_that_are_no_http(address: str, spec: EnvSpec, generator: random.Random) -> bool:

@@ -1,20 +1,19 @@
-"""Injects a schedule of faults into a fleet, and keeps the books."""
+"""Plays a schedule of faults against a fleet, and keeps the books.
 
-import contextlib
+A fault counts as survived once the run has come further with all of its actors, after the
+fault was over.
+"""
+
 import logging
-import math
-import os
-import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from seed.specs import EnvSpec
-from tests.chaos.fleet import Fleet, Newest
-from tests.chaos.garbage import send_garbage
-from tests.chaos.schedule import Fault
+from tests.chaos.faults import FaultError, Saboteur
+from tests.chaos.fleet import REPORT_EVERY_S, Fleet, Newest
+from tests.chaos.schedule import LEARNER_KILLS, Fault
 
 _LOG = logging.getLogger(__name__)
 
@@ -31,8 +30,21 @@ class Books:
     survived: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     env_steps_lost: list[int] = field(default_factory=list)
-    checkpoint_ages_s: list[float] = field(default_factory=list)
+    run_s_lost: list[float] = field(default_factory=list)
+    """For each end of the learner: for how long it had moved since the checkpoint left."""
+    env_steps_per_s_max: float = 0.0
     checkpoints_verified: int = 0
+
+    @property
+    def learner_kills(self) -> int:
+        return sum(self.injected[kind] for kind in LEARNER_KILLS)
+
+
+class OpenFault(NamedTuple):
+    """A fault that the run has yet to show that it survived."""
+
+    kind: str
+    over_at_s: float
 
 
 class ChaosRun:
@@ -40,125 +52,104 @@ class ChaosRun:
 
     def __init__(self, fleet: Fleet, schedule: list[Fault], spec: EnvSpec) -> None:
         self.books = Books()
-        self._fleet = fleet
-        self._schedule = schedule
-        self._spec = spec
-        # What ends by itself: when, and how.
-        self._later: list[tuple[float, Callable[[], None]]] = []
-        # Faults that the run has yet to show that it survived.
-        self._open: list[str] = []
-        self._env_steps = 0
-        self._is_down = True
         self.last_report: dict[str, Any] = {}
-        self._moved_at = time.monotonic()
+        self._fleet = fleet
+        self._waiting = list(schedule)
+        self._saboteur = Saboteur(fleet, spec)
+        self._open: list[OpenFault] = []
+        self._env_steps = 0
+        # Of the run's seconds, when it last began to move: it stood still before.
+        self._began_run_s = 0.0
+        self._is_down = True
+        self._looked_at_s = self._moved_at_s = time.monotonic()
 
     def play(self) -> None:
-        """Injects every fault when it is due, then waits for the run's end."""
-        waiting = list(self._schedule)
-        while not self._fleet.has_finished():
-            self._fleet.tend()
-            self._end_what_is_over(time.monotonic())
-            self._look_for_progress()
-            if not self._is_down and waiting and self._env_steps >= waiting[0].due_env_steps:
-                self._inject(waiting.pop(0))
-            time.sleep(_TICK_S)
+        """Injects every fault when it is due, until the run's end.
+
+        Raises:
+          TimeoutError: the run has stopped to move.
+        """
+        try:
+            while not self._fleet.has_finished():
+                self._look_for_progress()
+                if self._fleet.learner_has_died():
+                    self._count_losses()
+                self._fleet.tend()
+                if not self._is_down and self._is_due():
+                    self._inject(self._waiting.pop(0))
+                time.sleep(_TICK_S)
+        finally:
+            self._saboteur.close()
         self._look_for_progress()
-        self._settle()
-        unasked = self._fleet.restarts - len(self.books.checkpoint_ages_s)
-        if unasked:
-            self.books.failures.append(f"the learner ended unasked {unasked} times")
-        self.books.failures += self._fleet.surrenders
-        self.books.failures += [f"{fault.kind}: was not reached" for fault in waiting]
+        self._verify_checkpoints()
+        self._close_books()
 
-    def _look_for_progress(self) -> None:
-        for report in self._fleet.new_reports():
-            if report["env_steps"] > self._env_steps:
-                self._settle()
-            self._env_steps = int(report["env_steps"])
-            self.last_report = report
-        if time.monotonic() - self._moved_at > PATIENCE_S:
-            raise TimeoutError(f"no progress in {PATIENCE_S:g} s after: {', '.join(self._open)}")
-
-    def _settle(self) -> None:
-        """The run has moved: it survived whatever was done to it before."""
-        self._moved_at = time.monotonic()
-        self._is_down = False
-        self.books.survived.update(self._open)
-        self._open.clear()
+    def _is_due(self) -> bool:
+        return bool(self._waiting) and self._env_steps >= self._waiting[0].due_env_steps
 
     def _inject(self, fault: Fault) -> None:
         _LOG.info("%9d env steps: %s", self._env_steps, fault.kind)
         self.books.injected[fault.kind] += 1
-        if getattr(self, "_" + fault.kind.replace(" ", "_"))(fault):
-            self._open.append(fault.kind)
+        try:
+            over_at_s = self._saboteur.inject(fault)
+        except FaultError as error:
+            self.books.failures.append(f"{fault.kind}: {error}")
         else:
-            self.books.failures.append(f"{fault.kind}: {fault}")
+            self._open.append(OpenFault(fault.kind, over_at_s))
 
-    def _actor_killed(self, fault: Fault) -> bool:
-        self._fleet.actors[fault.actor].kill()
-        return True
+    def _look_for_progress(self) -> None:
+        """Reads the reports made since the last look."""
+        for report in self._fleet.new_reports():
+            self.last_report = report
+            has_moved = report["env_steps"] > self._env_steps
+            if report["env_steps"] < self._env_steps:
+                went = f"from {self._env_steps} to {report['env_steps']:.0f} env steps"
+                self.books.failures.append(f"the run went back {went}, behind its checkpoint")
+            self._env_steps = int(report["env_steps"])
+            speed = report.get("env_steps_per_s", 0.0)
+            self.books.env_steps_per_s_max = max(self.books.env_steps_per_s_max, speed)
+            if not has_moved and self._is_down:
+                self._began_run_s = report["wall_s"]
+            if has_moved:
+                self._moved_at_s = time.monotonic()
+                self._is_down = False
+                if report.get("actors/connected", 0) >= len(self._fleet.actors):
+                    self._settle()
+        self._looked_at_s = time.monotonic()
+        if self._looked_at_s - self._moved_at_s > PATIENCE_S:
+            kinds = ", ".join(fault.kind for fault in self._open)
+            raise TimeoutError(f"no progress in {PATIENCE_S:g} s after: {kinds}")
 
-    def _actor_stalled(self, fault: Fault) -> bool:
-        self._stall(self._fleet.actors[fault.actor].pid, fault.seconds)
-        return True
+    def _settle(self) -> None:
+        """The run is well: it survived what was over when the report's window began."""
+        is_proof_for_s = self._looked_at_s - REPORT_EVERY_S
+        survived = [fault for fault in self._open if fault.over_at_s < is_proof_for_s]
+        self.books.survived.update(fault.kind for fault in survived)
+        self._open = [fault for fault in self._open if fault not in survived]
 
-    def _connection_cut(self, fault: Fault) -> bool:
-        network = self._fleet.networks[fault.actor]
-        network.cut()
-        self._later.append((time.monotonic() + fault.seconds, network.heal))
-        return True
-
-    def _connection_reset(self, fault: Fault) -> bool:
-        self._fleet.networks[fault.actor].reset()
-        return True
-
-    def _garbage_client(self, fault: Fault) -> bool:
-        name, refused = send_garbage(self._fleet.address, self._spec, fault.variant)
-        _LOG.info("%20s %s", name, "refused" if refused else "NOT REFUSED")
-        return refused
-
-    def _learner_stalled(self, fault: Fault) -> bool:
-        self._stall(self._fleet.learner.pid, fault.seconds)
-        return True
-
-    def _learner_killed(self, fault: Fault) -> bool:
-        return self._kill_and_verify(self._fleet.learner.pid)
-
-    def _trainer_process_killed(self, fault: Fault) -> bool:
-        pid = self._fleet.trainer_process()
-        return pid is not None and self._kill_and_verify(pid)
-
-    def _kill_and_verify(self, pid: int) -> bool:
-        """Kills the learner, by one of its processes, and reads what it leaves behind."""
-        self._end_what_is_over(math.inf)  # a process that is stopped would not end
-        killed_at_s = time.time()
-        os.kill(pid, signal.SIGKILL)
-        self._fleet.learner.wait(PATIENCE_S)
-        checkpoints = self._fleet.verify_checkpoints()
-        self.books.checkpoints_verified += checkpoints.verified
-        reached = [int(report["env_steps"]) for report in self._fleet.new_reports()]
-        newest = checkpoints.newest or Newest(0, killed_at_s)
-        lost = max([*reached, self._env_steps]) - newest.env_steps
+    def _count_losses(self) -> None:
+        """The learner has ended: what it leaves behind is all there is to go on from."""
+        newest = self._verify_checkpoints()
+        lost = max(self._env_steps - newest.env_steps, 0)
         self.books.env_steps_lost.append(lost)
-        # One that was just being written may have been finished after the kill.
-        self.books.checkpoint_ages_s.append(max(killed_at_s - newest.saved_at_s, 0.0))
-        _LOG.info("%20s lost %d env steps", "", lost)
+        since_s = max(newest.wall_s, self._began_run_s)
+        run_s = max(self.last_report.get("wall_s", 0.0) - since_s, 0.0)
+        self.books.run_s_lost.append(run_s)
+        _LOG.info("%20s lost %d env steps, %.2f s", "", lost, run_s)
         # It goes on from there, and survives only if it comes further than that.
         self._env_steps = newest.env_steps
         self._is_down = True
-        return not checkpoints.broken
 
-    def _stall(self, pid: int, seconds: float) -> None:
-        def go_on() -> None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+    def _verify_checkpoints(self) -> Newest:
+        checkpoints = self._fleet.verify_checkpoints()
+        self.books.checkpoints_verified += checkpoints.verified
+        self.books.failures += checkpoints.broken
+        return checkpoints.newest
 
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-        self._later.append((time.monotonic() + seconds, go_on))
-
-    def _end_what_is_over(self, now: float) -> None:
-        over = [end for due, end in self._later if due <= now]
-        self._later = [(due, end) for due, end in self._later if due > now]
-        for end in over:
-            end()
+    def _close_books(self) -> None:
+        unasked = len(self.books.env_steps_lost) - self.books.learner_kills
+        if unasked:
+            self.books.failures.append(f"the learner ended unasked {unasked} times")
+        self.books.failures += self._fleet.surrenders
+        self.books.failures += [f"{fault.kind}: was not seen to be over" for fault in self._open]
+        self.books.failures += [f"{fault.kind}: was not reached" for fault in self._waiting]

@@ -56,6 +56,13 @@ def test_queries_name_metrics_that_exist(expression: str, served: list[str]) -> 
     assert unknown_metrics(expression, served) == []
 
 
+@pytest.mark.parametrize("expression", queries())
+def test_rates_are_taken_of_counters_alone(expression: str) -> None:
+    """A resume sets a run's totals back, which rate() would take for as many new ones."""
+    rated = re.findall(r"\b(?:rate|irate|increase|resets)\(([a-z0-9_]+)", expression)
+    assert all(re.fullmatch(r"seed_(process|actor)_\w+_total", name) for name in rated)
+
+
 def test_unknown_metric_is_found(served: list[str]) -> None:
     """The check above can fail."""
     assert unknown_metrics("rate(seed_env_stepz[1m])", served) == ["seed_env_stepz"]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from learner import checkpoint as checkpoint_module
-from learner.checkpoint import load_checkpoint, load_replay, save_checkpoint
+from learner.checkpoint import load_checkpoint, load_replay, save_checkpoint, was_ever_saved
 from seed.errors import CheckpointError
 
 
@@ -193,6 +193,28 @@ def test_a_kill_while_writing_leaves_the_one_before(
         assert load_checkpoint(tmp_path).learner_step == 1
     save(tmp_path, 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "latest"]
+
+
+def test_a_kill_during_the_first_save_is_as_if_none_had_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor's `--resume` starts afresh then; once one was whole, it does not."""
+    directory = tmp_path / "checkpoints"
+    assert not was_ever_saved(directory)
+    for call, number in (("fsync", 1), ("rename", 1)):
+        with monkeypatch.context() as patch:
+            die_at(patch, call, number)
+            with pytest.raises(KilledError):
+                save(directory, 1)
+        assert any(directory.iterdir()) and not was_ever_saved(directory)
+    with monkeypatch.context() as patch:
+        die_at(patch, "replace", 1)
+        with pytest.raises(KilledError):
+            save(directory, 1)
+    assert was_ever_saved(directory)
+    shutil.rmtree(directory / "1")
+    (directory / "1").mkdir()
+    assert was_ever_saved(directory), "lost, which is to be said"
 
 
 def test_a_kill_before_the_link_moves_keeps_both(

@@ -10,11 +10,15 @@ import torch
 
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
+from learner.checkpoint import Checkpoint
+from learner.counters import Counters
+from learner.prometheus import PrometheusSink
 from learner.runtime import Learner
 from seed.config import ActorConfig, EnvConfig, RunConfig
 from seed.config_file import env_settings_from_json
 from seed.pb import inference_pb2 as pb
 from seed.security import PLAIN_TEXT
+from seed.serialization import unstructure
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S, env_spec
 from tests.learner.server.support import INVALID, PRECONDITION, SPEC, FakeActor, hello
@@ -120,3 +124,31 @@ def test_networks_are_built_once_though_their_first_actor_leaves(
     assert staying.receive().welcome.envs_connected == 2
     assert built == [SPEC]
     staying.close()
+
+
+def test_counters_of_a_resumed_process_begin_at_none(tmp_path: Path) -> None:
+    """The first report, before any actor is back, has the checkpoint's totals already."""
+    earlier = Counters()
+    earlier.add_env_steps(5_000_000)
+    earlier.progress.learner_steps = 9_000
+    state = {"counters": earlier.state_dict(), "spec": unstructure(SPEC), "wall_s": 3_600.0}
+    resumed = Learner(
+        RunConfig(),
+        run_dir=tmp_path,
+        device=torch.device("cpu"),
+        checkpoint=Checkpoint(9_000, {}, state, tmp_path),
+    )
+    sink = PrometheusSink("127.0.0.1", 0)
+    try:
+        for new_steps in (0, 960):
+            resumed.counters.add_env_steps(new_steps)
+            sink.write(0, resumed.report())
+        values = {sample.name: sample.value for m in sink.collect() for sample in m.samples}
+    finally:
+        sink.close()
+    assert values["seed_env_steps"] == 5_000_960
+    assert values["seed_process_env_steps_total"] == 960
+    assert values["seed_learner_steps"] == 9_000
+    assert values["seed_process_learner_steps_total"] == 0
+    assert values["seed_wall_s"] >= 3_600
+    assert values["seed_process_wall_s_total"] < 60

@@ -124,12 +124,14 @@ class TcpProxy:
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
         async def receive() -> None:
-            while True:
-                data = await reader.read(_CHUNK_BYTES)
+            data = b"-"
+            while data:
+                try:
+                    data = await reader.read(_CHUNK_BYTES)
+                except ConnectionError:  # a reset, as by a process killed before it read all
+                    data = b""
                 late_s = _RETRANSMISSION_S if self._generator.random() < self._loss else 0.0
                 under_way.put_nowait((self._loop.time() + self._delay_s + late_s, data))
-                if not data:
-                    return
 
         receiving = asyncio.create_task(receive())
         try:
