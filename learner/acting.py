@@ -13,9 +13,11 @@ from learner.agents.base import Agent
 from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
 from learner.counters import Counters
+from learner.device.streams import make_streams
 from learner.inference import InferenceEngine, run_inference
 from learner.metrics import Metrics
 from learner.ranks import Ranks
+from learner.records import tensors_of
 from learner.threads import start_thread
 from learner.unrolls import Completed
 from learner.weights import PublishedWeights
@@ -53,8 +55,10 @@ class Acting:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._batcher = batcher
+        self._training = training
         self._metrics = metrics
         self._on_failure = on_failure
+        self._streams = make_streams(device)
         # Behind all seeds that a run can have.
         rng_seed = config.rng_seed + (ranks.rank << 31)
         self._generator = torch.Generator(device).manual_seed(rng_seed)
@@ -64,7 +68,7 @@ class Acting:
             spec=spec,
             agent=agent,
             weights=training.weights,
-            emit=training.put,
+            emit=self._emit,
             counters=counters,
             metrics=metrics,
             device=device,
@@ -89,4 +93,9 @@ class Acting:
         return {"rng": {"inference": self._generator.get_state()}}
 
     def _run(self) -> None:
-        run_inference(self._batcher, self._engine, self._metrics)
+        with self._streams.acting():
+            run_inference(self._batcher, self._engine, self._metrics)
+
+    def _emit(self, completed: Completed) -> None:
+        self._streams.give_to_training(tensors_of(completed.unrolls))
+        self._training.put(completed)

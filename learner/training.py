@@ -16,6 +16,7 @@ import torch
 from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
 from learner.checkpoint import Checkpoint, save_checkpoint
+from learner.device.streams import make_streams
 from learner.experience import Experience
 from learner.finite_guard import FiniteGuard
 from learner.fresh_unrolls import FreshUnrolls
@@ -106,7 +107,7 @@ class Training:
         if checkpoint is not None:
             self._restore(checkpoint)
         copies = [agent.build_network().to(device) for _ in range(3)]
-        self.weights = PublishedWeights(copies[0], copies[1])
+        self.weights = PublishedWeights(copies[0], copies[1], make_streams(device))
         self.weights.publish(network, progress.learner_steps)
         self._check = ZeroLagCheck(agent, copies[2], ZERO_LAG_CHECK_EVERY)
 

@@ -2,8 +2,8 @@
 
 Two copies take turns. `publish` writes the idle one; `acquire` swaps it in between
 two batches. So the optimiser never writes what a forward reads, and no forward
-mixes two versions. On a GPU both threads use the default stream, which keeps the
-copy behind the forwards that read the idle weights before it.
+mixes two versions. On a GPU, where either side only queues its work, fences keep the
+writing of a copy behind the forwards that read it before, and the forwards behind it.
 
 Trainer and inference may be processes, each with an object of its own: then the
 copies and their marks are in memory that both share, and so is the lock.
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from learner.device.streams import NoStreams, Streams
 from learner.threads import Stopped
 
 # How often someone who waits for the lock sees whether there is still a point in it:
@@ -36,8 +37,11 @@ class WeightCopies(NamedTuple):
 class PublishedWeights:
     """`publish` belongs to the trainer thread, `acquire` to the inference thread."""
 
-    def __init__(self, first: nn.Module, second: nn.Module) -> None:
-        """Takes two networks like the trained one, on the inference device."""
+    def __init__(self, first: nn.Module, second: nn.Module, streams: Streams | None = None) -> None:
+        """Takes two networks like the trained one, on the inference device.
+
+        `streams` are those of the device, where the two threads have one each.
+        """
         self.copies = WeightCopies(
             (first.eval(), second.eval()),
             versions=torch.full((2,), -1),
@@ -45,6 +49,10 @@ class PublishedWeights:
         )
         self._lock: threading.Lock | Lock = threading.Lock()
         self._closed = False
+        streams = streams or NoStreams()
+        self._written = (streams.fence(), streams.fence())
+        self._read = (streams.fence(), streams.fence())
+        self._in_use = 0
 
     def share(self, lock: Lock) -> WeightCopies:
         """Moves the copies to memory that processes share; returns them for `attach`."""
@@ -72,8 +80,10 @@ class PublishedWeights:
             held = self.copies.networks[idle]
             targets = [*held.parameters(), *held.buffers()]
             sources = [*network.parameters(), *network.buffers()]
+            self._read[idle].wait()
             for target, source in zip(targets, sources, strict=True):
                 target.copy_(source, non_blocking=True)
+            self._written[idle].mark()
             self.copies.versions[idle] = version
         finally:
             self._lock.release()
@@ -86,8 +96,11 @@ class PublishedWeights:
         """
         self._enter()
         try:
+            self._read[self._in_use].mark()
             versions = self.copies.versions.tolist()
             active = max((0, 1), key=versions.__getitem__)
+            self._written[active].wait()
+            self._in_use = active
             self.copies.active.fill_(active)
         finally:
             self._lock.release()
