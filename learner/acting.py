@@ -13,15 +13,17 @@ from learner.agents.base import Agent
 from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
 from learner.counters import Counters
+from learner.device.act import Act, PaddedAct, PlainAct
+from learner.device.recorders import make_recorder
 from learner.device.streams import make_streams
-from learner.inference import InferenceEngine, run_inference
+from learner.inference import InferenceEngine, example_step, run_inference
 from learner.metrics import Metrics
 from learner.ranks import Ranks
 from learner.records import tensors_of
 from learner.threads import start_thread
 from learner.unrolls import Completed
 from learner.weights import PublishedWeights
-from seed.config import RunConfig
+from seed.config import InferenceConfig, RunConfig
 from seed.priority import SHARED_CORE_NICENESS
 from seed.specs import EnvSpec
 
@@ -59,11 +61,13 @@ class Acting:
         self._metrics = metrics
         self._on_failure = on_failure
         self._streams = make_streams(device)
+        self._networks = training.weights.copies.networks
         # Behind all seeds that a run can have.
         rng_seed = config.rng_seed + (ranks.rank << 31)
         self._generator = torch.Generator(device).manual_seed(rng_seed)
         if checkpoint is not None and ranks.is_first:
             self._generator.set_state(checkpoint.state["rng"]["inference"])
+        self._act = make_act(spec, agent, self._generator, config.inference)
         self._engine = InferenceEngine(
             spec=spec,
             agent=agent,
@@ -74,6 +78,7 @@ class Acting:
             device=device,
             generator=self._generator,
             ranks=ranks,
+            act=self._act,
         )
 
     def start(self) -> None:
@@ -94,8 +99,25 @@ class Acting:
 
     def _run(self) -> None:
         with self._streams.acting():
+            self._act.prepare(self._networks)
             run_inference(self._batcher, self._engine, self._metrics)
 
     def _emit(self, completed: Completed) -> None:
         self._streams.give_to_training(tensors_of(completed.unrolls))
         self._training.put(completed)
+
+
+def make_act(
+    spec: EnvSpec, agent: Agent, generator: torch.Generator, config: InferenceConfig
+) -> Act:
+    """Returns how batches go through the agent on the generator's device, as configured."""
+    is_on_gpu = generator.device.type == "cuda"
+    if config.cuda_graphs == "off" or (config.cuda_graphs == "auto" and not is_on_gpu):
+        return PlainAct(agent, generator)
+    return PaddedAct(
+        agent,
+        generator,
+        make_recorder(generator),
+        example=example_step(spec, agent, agent.build_network()),
+        max_size=config.max_inference_batch,
+    )

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from learner.agents.base import ActOutput, Agent
 from learner.batcher import Batcher, Request
+from learner.device.act import Act, PlainAct
 from learner.metrics import Metrics, ThreadClock
 from learner.ranks import Ranks
 from learner.records import Rows, State, Unrolls, index_unrolls
@@ -67,16 +68,17 @@ class InferenceEngine:
         device: torch.device,
         generator: torch.Generator,
         ranks: Ranks | None = None,
+        act: Act | None = None,
     ) -> None:
-        """`emit` takes completed unrolls and may block, which pauses acting."""
+        """`emit` takes completed unrolls and may block, which pauses acting; `act` is how
+        the agent is called, the plain way by default."""
         self._ranks = ranks or Ranks()
-        self._agent = agent
+        self._act = act or PlainAct(agent, generator)
         self._weights = weights
         self._emit = emit
         self._counters = counters
         self._metrics = metrics
         self._device = device
-        self._generator = generator
         self._staging = Staging(spec, device)
         self._slots = SlotStates(agent.initial_state, device)
         self._unrolls = UnrollStore(agent.unroll_length, device, block_size=agent.batch_size)
@@ -94,13 +96,12 @@ class InferenceEngine:
         is_eval = _eval_mask(batch)
         greedy = None if is_eval is None else torch.from_numpy(is_eval).to(self._device)
         with torch.inference_mode():
-            output = self._agent.act(
+            output = self._act(
                 network,
                 rows,
                 state,
                 # Other ranks' slots lie in between: what differs by slot differs among all.
                 slots=on_device * self._ranks.size + self._ranks.rank,
-                generator=self._generator,
                 greedy=greedy,
             )
             self._slots.scatter(on_device, output.state, output.actions)

@@ -190,6 +190,9 @@ class InferenceConfig:
     min_fill: float = 0.25
     """Largest share of the connected environments for which an idle device waits; fewer
     where fewer report, at the present rate, while a batch is worked on."""
+    cuda_graphs: Literal["auto", "on", "off"] = "auto"
+    """Whether batches are padded to powers of two, for each of which a GPU records its work
+    once. "auto": on a GPU. "on" pads on a CPU, too, where nothing is gained by it."""
     actor_timeout_s: float = 300.0
     """Seconds that an actor may take over a step before it is dropped; it may come back."""
     max_envs: int = 8192

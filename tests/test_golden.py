@@ -5,6 +5,7 @@ that counts find the exact row where something went wrong; real networks, on the
 same environment and on Pong, show that the same holds for logits.
 """
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,9 @@ ENDINGS = {
     "terminated": '{"longest": 9, "truncate_every": 0}',
     "every_step": '{"longest": 1, "truncate_every": 3}',
 }
+
+# Batches as they come, and padded to few sizes, as they are for CUDA graphs.
+SIZES = {"plain": InferenceConfig(), "padded": InferenceConfig(cuda_graphs="on")}
 
 
 def _columns(all_unrolls: list[Unrolls]) -> list[Unrolls]:
@@ -79,8 +83,11 @@ def _check_transition(row: Unrolls, following: Unrolls) -> None:
     assert following.rows.rewards.item() == 10 * episode + next_step
 
 
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_counting_unrolls_are_exact_for_groups_of_any_size(tmp_path: Path, ending: str) -> None:
+def test_counting_unrolls_are_exact_for_groups_of_any_size(
+    tmp_path: Path, ending: str, sizes: str
+) -> None:
     """Two actors with groups of different size share batches; every row is true."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS[ending])
     with (
@@ -89,7 +96,7 @@ def test_counting_unrolls_are_exact_for_groups_of_any_size(tmp_path: Path, endin
             tmp_path,
             env,
             lambda spec: CountingAgent(UNROLL_LENGTH),
-            InferenceConfig(min_fill=1.0, max_wait_ms=5.0),
+            dataclasses.replace(SIZES[sizes], min_fill=1.0, max_wait_ms=5.0),
         ) as harness,
         harness.actor("--envs-per-group", "3", "--num-groups", "1"),
         harness.actor("--envs-per-group", "2", "--num-groups", "2"),
@@ -137,8 +144,11 @@ def _vtrace(network: NetworkConfig) -> Callable[[EnvSpec], Agent]:
     )
 
 
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("lstm_size", [0, 16])
-def test_logits_are_recomputed_across_weight_versions(tmp_path: Path, lstm_size: int) -> None:
+def test_logits_are_recomputed_across_weight_versions(
+    tmp_path: Path, lstm_size: int, sizes: str
+) -> None:
     """Recorded logits come back row by row from the version that chose each row."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
     network = NetworkConfig(lstm_size=lstm_size, frame_stack=4, see_last_step=True)
@@ -150,7 +160,7 @@ def test_logits_are_recomputed_across_weight_versions(tmp_path: Path, lstm_size:
         return agents[0]
 
     with (
-        ActingHarness(tmp_path, env, remember) as harness,
+        ActingHarness(tmp_path, env, remember, SIZES[sizes]) as harness,
         harness.actor("--envs-per-group", "3"),
         harness.actor("--envs-per-group", "2", "--num-groups", "1"),
     ):
@@ -200,8 +210,11 @@ def _shift_weights(network: nn.Module, version: int) -> None:
             parameter.add_(0.3 * torch.randn_like(parameter))
 
 
+@pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("lstm_size", [0, 16])
-def test_pong_logits_are_recomputed_from_whole_unrolls(tmp_path: Path, lstm_size: int) -> None:
+def test_pong_logits_are_recomputed_from_whole_unrolls(
+    tmp_path: Path, lstm_size: int, sizes: str
+) -> None:
     """On real Pong with a frame stack of 4, one forward over an unroll gives its logits."""
     # Games are cut after 15 steps, so that ends fall inside and between unrolls.
     atari = AtariConfig(max_frames_per_episode=60)
@@ -216,7 +229,7 @@ def test_pong_logits_are_recomputed_from_whole_unrolls(tmp_path: Path, lstm_size
         return agents[0]
 
     with (
-        ActingHarness(tmp_path, env, remember) as harness,
+        ActingHarness(tmp_path, env, remember, SIZES[sizes]) as harness,
         harness.actor("--envs-per-group", "2", "--num-groups", "1"),
         harness.actor("--envs-per-group", "1", "--num-groups", "2"),
     ):

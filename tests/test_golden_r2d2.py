@@ -5,6 +5,7 @@ sampled has been through the slots, the open unrolls and the ring of the replay.
 """
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from learner.records import Unrolls, map_tensors, select_unrolls
 from learner.replay.sequence_store import SequenceStore
 from learner.unrolls import Completed
 from seed.agent_config import R2D2Config
-from seed.config import EnvConfig, NetworkConfig
+from seed.config import EnvConfig, InferenceConfig, NetworkConfig
 from seed.specs import EnvSpec
 from tests.support import counting_env
 from tests.support.harness import ActingHarness
@@ -72,10 +73,14 @@ def _random_network(agent: R2D2Agent, version: int) -> R2D2Network:
     return network
 
 
+@pytest.mark.parametrize("cuda_graphs", ["off", "on"])
 @pytest.mark.parametrize("lstm_size", [0, 16])
-def test_q_values_of_replayed_sequences_are_recomputed(tmp_path: Path, lstm_size: int) -> None:
+def test_q_values_of_replayed_sequences_are_recomputed(
+    tmp_path: Path, lstm_size: int, cuda_graphs: Literal["off", "on"]
+) -> None:
     """From the state before a sequence's own first row, through burn-in and beyond it,
-    across ends of episodes, versions of the weights and a restart of an actor."""
+    across ends of episodes, versions of the weights and a restart of an actor; acted in
+    batches as they came, or padded to few sizes."""
     network = NetworkConfig(lstm_size=lstm_size, frame_stack=4, see_last_step=True)
     agents: list[R2D2Agent] = []
 
@@ -84,7 +89,9 @@ def test_q_values_of_replayed_sequences_are_recomputed(tmp_path: Path, lstm_size
         return agents[0]
 
     with (
-        ActingHarness(tmp_path, MIXED, remember) as harness,
+        ActingHarness(
+            tmp_path, MIXED, remember, InferenceConfig(cuda_graphs=cuda_graphs)
+        ) as harness,
         harness.actor("--envs-per-group", "3"),
     ):
         with harness.actor("--envs-per-group", "2", "--num-groups", "1"):

@@ -16,6 +16,7 @@ from typing import Self
 import torch
 from torch import nn
 
+from learner.acting import make_act
 from learner.agents.base import Agent
 from learner.batcher import Batcher
 from learner.counters import Counters
@@ -76,7 +77,8 @@ class ActingHarness:
         self._make_agent = make_agent
         self._patience = patience or Patience()
         self._limits = limits
-        self._batcher = TellingBatcher(inference or InferenceConfig(), self._connected)
+        self._inference = inference or InferenceConfig()
+        self._batcher = TellingBatcher(self._inference, self._connected)
         self._envs_connected = 0
         self._metrics = Metrics()
         self._changed = threading.Condition()
@@ -209,6 +211,9 @@ class ActingHarness:
         agent = self._make_agent(spec)
         self._weights = PublishedWeights(agent.build_network(), agent.build_network())
         self.publish(agent.build_network(), 0)
+        generator = torch.Generator().manual_seed(0)
+        act = make_act(spec, agent, generator, self._inference)
+        act.prepare(self._weights.copies.networks)
         engine = InferenceEngine(
             spec=spec,
             agent=agent,
@@ -217,7 +222,8 @@ class ActingHarness:
             counters=self.counters,
             metrics=self._metrics,
             device=torch.device("cpu"),
-            generator=torch.Generator().manual_seed(0),
+            generator=generator,
+            act=act,
         )
         self._threads.append(
             start_thread(
