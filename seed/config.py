@@ -131,6 +131,11 @@ class NetworkConfig:
     center_images: bool = False
     """Subtract from each pixel its mean over what has been trained on, so that a
     still background, most of an Atari screen, does not drown what moves."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What the torsos multiply in, while acting and training; weights, LSTM, heads, losses
+    and all that is recorded are float32 either way. bfloat16 keeps 8 bits of a number: what
+    training recomputes may differ from what was recorded in the third digit, not the sixth.
+    On NVIDIA GPUs PyTorch computes float32 convolutions in TF32, which keeps 11."""
     see_last_step: bool = False
     """Feed the previous action (one-hot) and the clipped reward behind the torso."""
 

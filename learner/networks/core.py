@@ -33,6 +33,7 @@ class Core(nn.Module):
         self.num_actions = spec.action.num_values
         self.num_context = config.frame_stack - 1
         self.see_last_step = config.see_last_step
+        self.precision = config.precision
         torsos = [make_torso(leaf, config) for leaf in spec.observations]
         self.torsos = nn.ModuleList(torsos)
         size = sum(torso.output_size for torso in torsos)
@@ -77,9 +78,7 @@ class Core(nn.Module):
           float32 [T, B, output_size], and the state after the last row.
         """
         stacks, next_state = self._stack(rows, state)
-        parts = [
-            torso(stack.flatten(0, 1)) for torso, stack in zip(self.torsos, stacks, strict=True)
-        ]
+        parts = self._look(stacks)
         if self.see_last_step:
             parts.append(self._last_step(rows).flatten(0, 1))
         features = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
@@ -111,6 +110,20 @@ class Core(nn.Module):
             stack, context[name] = stack_frames(state[name], frames, rows.is_first)
             stacks.append(stack)
         return stacks, context
+
+    def _look(self, stacks: list[Tensor]) -> list[Tensor]:
+        """Returns what each torso makes of its leaf's frames, float32 [T * B, F].
+
+        In bfloat16 the torsos alone compute: they are nearly all of the work. Memory and
+        heads stay float32, and so does all that is recorded and whatever losses see.
+        """
+        images = [stack.flatten(0, 1) for stack in stacks]
+        if self.precision == "float32":
+            return [torso(x) for torso, x in zip(self.torsos, images, strict=True)]
+        # Nothing is cached: no weight is used twice, and a CUDA graph could not keep it.
+        with torch.autocast(images[0].device.type, torch.bfloat16, cache_enabled=False):
+            parts = [torso(x) for torso, x in zip(self.torsos, images, strict=True)]
+        return [part.float() for part in parts]
 
     def _last_step(self, rows: Rows) -> Tensor:
         """Returns [T, B, A + 1]: one-hot previous action and reward, zeros at a first row."""
