@@ -9,6 +9,14 @@ class ResettingLSTM(nn.Module):
 
     Rows between two resets (of any environment in the batch) run as one fused
     call, so a batch without episode ends costs what a plain `nn.LSTM` does.
+
+    On a CPU this beats a packed sequence of the pieces between resets, one call always,
+    for all but the shortest episodes. Forward and backward of 80 rows of 32, 256 units, ms:
+
+        a row starts an episode once in   never   1000   200    30     3
+        segments, as here                    99     98   117   162   207
+        packed pieces                       101    218   206   214   120
+        row by row                          217    207   212   198   189
     """
 
     def __init__(self, input_size: int, hidden_size: int, forget_bias: float = 0.0) -> None:

@@ -57,6 +57,27 @@ def test_lstm_equals_loop_with_manual_resets(num_rows: int, probability: float) 
             torch.testing.assert_close(x, wanted)
 
 
+@pytest.mark.parametrize("probability", [0.0, 0.05, 0.3])
+def test_gradients_equal_those_of_loop_with_manual_resets(probability: float) -> None:
+    """Of weights, inputs and the state before, whichever way the rows are run."""
+    gradients = []
+    for run in (ResettingLSTM.forward, lambda lstm, *given: row_by_row(lstm.lstm, *given)):
+        generator, lstm = seeded(3), make_lstm()
+        given = random_inputs(12, generator)
+        is_first = random_flags((12, B), generator, probability)
+        leaves = [x.requires_grad_() for x in (*given, *lstm.parameters())]
+        results = run(lstm, *given, is_first)
+        # Every number of the results counts, each with a weight of its own.
+        loss = torch.stack(
+            [(x * torch.randn(x.shape, generator=seeded(9))).sum() for x in results]
+        ).sum()
+        loss.backward()
+        gradients.append([x.grad for x in leaves])
+    for got, expected in zip(*gradients, strict=True):
+        assert got is not None
+        torch.testing.assert_close(got, expected)
+
+
 def test_rows_one_by_one_equal_one_call() -> None:
     """Acting and training give the same."""
     generator, lstm = seeded(), make_lstm()
