@@ -23,6 +23,7 @@ from learner.checkpoint import load_checkpoint
 from learner.experience import Batch
 from learner.inference import example_step
 from learner.metrics import Metrics
+from learner.networks.torsos import lay_out
 from learner.records import Rows, Unrolls
 from learner.replay.bench import ReplayArgs, measure_replay
 from learner.setup import set_up_torch
@@ -125,11 +126,7 @@ def _best_layout(network: nn.Module, work: Callable[[nn.Module], None], seconds:
 
     The two take turns, so that a slow spell of the machine hits both.
     """
-    channels_last = copy.deepcopy(network)
-    for parameter in channels_last.parameters():
-        if parameter.ndim == 4:
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
-    layouts = [network, channels_last]
+    layouts = [network, lay_out(copy.deepcopy(network), channels_last=True)]
     best_s = float("inf")
     for _ in range(_NUM_ROUNDS):
         for candidate in layouts:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from learner.agents.base import Agent, LossOutput
+from learner.networks import torsos
 from learner.ranks import Ranks
 from learner.records import Unrolls, select_unrolls
 
@@ -31,7 +32,13 @@ class Gradients:
     """Computes gradients of a network's parameters, which it shares with replicas."""
 
     def __init__(
-        self, agent: Agent, network: nn.Module, num_threads: int, ranks: Ranks | None = None
+        self,
+        agent: Agent,
+        network: nn.Module,
+        num_threads: int,
+        ranks: Ranks | None = None,
+        *,
+        compile_torsos: bool = False,
     ) -> None:
         """`num_threads` share this rank's part of each batch."""
         self._agent = agent
@@ -39,6 +46,9 @@ class Gradients:
         self._networks = [network]
         for _ in range(num_threads - 1):
             self._networks.append(_sharing_replica(agent, network))
+        if compile_torsos:
+            for each in self._networks:
+                torsos.compile_torsos(each)
         self._pool = ThreadPoolExecutor(
             max(num_threads - 1, 1),
             thread_name_prefix="gradients",

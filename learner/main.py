@@ -21,7 +21,7 @@ from learner.prometheus import PrometheusSink
 from learner.rank_reports import RankReports
 from learner.ranks import Ranks
 from learner.runtime import Learner
-from learner.setup import LocalActors, StopRequest, device_of, set_up_torch
+from learner.setup import LocalActors, StopRequest, check_can_compile, device_of, set_up_torch
 from learner.sinks import JsonlSink, LogSink, Sink, SteadySink, TensorBoardSink
 from seed.args import LearnerArgs
 from seed.config_file import dump_config
@@ -75,6 +75,8 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
         train_threads=config.train_threads,
     )
     checkpoint = _find_checkpoint(args)
+    if config.compile:
+        check_can_compile(device)
     write_config = _config_writer(preset, args, place)
     merge = RankReports(place).merge
     with _sinks(args, checkpoint, place) as sinks:

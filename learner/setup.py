@@ -102,3 +102,22 @@ def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1
     share = 2 * num_train_threads(device, train_threads)
     torch.set_num_threads(torch_threads or max(1, (os.cpu_count() or 1) // share))
     return device
+
+
+def check_can_compile(device: torch.device) -> None:
+    """Tries torch.compile on a small sum.
+
+    Raises:
+      ConfigError: this machine lacks what it takes.
+    """
+    try:
+        torch.compile(_plus_one, fullgraph=True)(torch.zeros(2, device=device))
+    except Exception as error:  # of many kinds, by what is missing
+        wanted = f"a compiler that torch.compile can use on {device}"
+        raise ConfigError(
+            expected("compile", wanted, f"{type(error).__name__}: {error}")
+        ) from error
+
+
+def _plus_one(x: torch.Tensor) -> torch.Tensor:
+    return x + 1

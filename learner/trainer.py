@@ -39,18 +39,21 @@ class Trainer:
         num_threads: int = 1,
         ranks: Ranks | None = None,
         guard: FiniteGuard | None = None,
+        compile_torsos: bool = False,
     ) -> None:
         """`num_threads` share the work of each batch, on the CPU; so do `ranks`. Without a
         `guard` every update is made, whatever it would do to the weights."""
         self.agent = agent
-        self.network = _channels_last(network.train())
+        self.network = network.train()
         self._config = config
         self._metrics = metrics
         self._guard = guard
         self._parameters = [p for p in network.parameters() if p.requires_grad]
         self._optimizer = make_optimizer(self._parameters, config)
         self._ranks = ranks or Ranks()
-        self._gradients = Gradients(agent, self.network, num_threads, self._ranks)
+        self._gradients = Gradients(
+            agent, self.network, num_threads, self._ranks, compile_torsos=compile_torsos
+        )
 
     def train_step(self, batch: Batch, *, learner_step: int, progress: float) -> Tensor | None:
         """Updates the weights from one batch.
@@ -117,14 +120,6 @@ class Trainer:
 def _to_host(values: dict[str, Tensor]) -> dict[str, float]:
     scalars = torch.stack([value.detach() for value in values.values()]).tolist()
     return dict(zip(values, scalars, strict=True))
-
-
-def _channels_last(network: nn.Module) -> nn.Module:
-    """Lays out convolution weights as their kernels want them: a tenth off an update."""
-    for parameter in network.parameters():
-        if parameter.ndim == 4:
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
-    return network
 
 
 def run_training(

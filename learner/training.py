@@ -22,6 +22,7 @@ from learner.finite_guard import FiniteGuard
 from learner.fresh_unrolls import FreshUnrolls
 from learner.inference import example_step
 from learner.metrics import Metrics
+from learner.networks.torsos import lay_out
 from learner.progress import Progress
 from learner.ranks import Ranks
 from learner.replay.replayed_sequences import ReplayedSequences
@@ -97,16 +98,27 @@ class Training:
         self._save_due_at = time.monotonic() + config.learner.checkpoint_every_s
 
         torch.manual_seed(config.rng_seed)
-        network = agent.build_network().to(device)
+        layout = config.learner.channels_last
+        network = lay_out(agent.build_network().to(device), channels_last=layout != "off")
         num_threads = num_train_threads(device, config.learner.train_threads)
         guard = self._make_guard(ranks)
         self._trainer = Trainer(
-            agent, network, config.optimizer, metrics, num_threads, ranks, guard
+            agent,
+            network,
+            config.optimizer,
+            metrics,
+            num_threads,
+            ranks,
+            guard,
+            compile_torsos=config.learner.compile,
         )
         self._experience = self._make_experience(checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
-        copies = [agent.build_network().to(device) for _ in range(3)]
+        copies = [
+            lay_out(agent.build_network().to(device), channels_last=layout == "on")
+            for _ in range(3)
+        ]
         self.weights = PublishedWeights(copies[0], copies[1], make_streams(device))
         self.weights.publish(network, progress.learner_steps)
         self._check = ZeroLagCheck(agent, copies[2], ZERO_LAG_CHECK_EVERY)

@@ -231,6 +231,13 @@ class LearnerConfig:
     train_threads: int = 0
     """Threads that share the unrolls of one update, on the CPU; 0: half as many as there
     are cores, at most 4. Always 1 on a GPU."""
+    channels_last: Literal["auto", "on", "off"] = "auto"
+    """Whether convolution weights, and so the images that meet them, have their channels
+    behind their pixels. "auto": those that train, not those that act."""
+    compile: bool = False
+    """Compile what reads observations in training (torch.compile). The first updates then
+    take a minute. It needs a C++ compiler on a CPU, where it has been slower so far, and
+    Triton on a GPU."""
     checkpoint_every_s: float = 300.0
     """Seconds between checkpoints; one more is written at the end."""
     keep_checkpoints: int = 3

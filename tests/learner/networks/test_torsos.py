@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from learner.networks.torsos import ConvTorso, ImageInput, MLPTorso, make_torso
+from learner.networks.torsos import ConvTorso, ImageInput, MLPTorso, lay_out, make_torso
 from seed.config import NetworkConfig, Torso
 from seed.errors import SpecError
 from seed.specs import ArraySpec
@@ -144,11 +144,11 @@ def test_images_follow_the_layout_of_the_weights() -> None:
     torso.convs.register_forward_pre_hook(lambda _, args: layouts.append(args[0].stride(1)))
     frames = torch.zeros(2, 4, 84, 84, dtype=torch.uint8)
     torso(frames)
-    for parameter in torso.convs.parameters():
-        if parameter.ndim == 4:
-            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
+    lay_out(torso, channels_last=True)
     torso(frames)
-    assert layouts == [84 * 84, 1]
+    lay_out(torso, channels_last=False)
+    torso(frames)
+    assert layouts == [84 * 84, 1, 84 * 84]
 
 
 @pytest.mark.parametrize(
