@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from seed.config import InferenceConfig
 from seed.wire import EnvOutputs
 

@@ -20,7 +20,7 @@ from learner.ranks import Ranks
 from learner.records import Rows, State, Unrolls, index_unrolls
 from learner.rows import row_indices
 from learner.slots import SlotStates
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from learner.unrolls import Completed, UnrollStore
 from learner.weights import PublishedWeights
 from seed.specs import EnvSpec

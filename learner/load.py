@@ -32,7 +32,8 @@ from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.server import InferenceService, ServerThread
 from learner.setup import set_up_torch
-from learner.threads import Stopped, start_thread
+from learner.stopping import Stopped
+from learner.threads import start_thread
 from learner.weights import PublishedWeights
 from seed import wire
 from seed.config import InferenceConfig

@@ -1,4 +1,4 @@
-"""Threads that cannot die unnoticed, and how those that wait are told to end."""
+"""Threads that cannot die unnoticed."""
 
 import sys
 import threading
@@ -7,10 +7,6 @@ from collections.abc import Callable
 import torch
 
 from seed.priority import let_others_go_first
-
-
-class Stopped(Exception):
-    """The run is stopping; raised out of a call that waits for another thread."""
 
 
 def start_thread(

@@ -18,7 +18,7 @@ from learner.metrics import Metrics, ThreadClock
 from learner.progress import Progress
 from learner.ranks import Ranks
 from learner.records import Unrolls, transitions
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from learner.weights import PublishedWeights
 from learner.zero_lag_check import ZeroLagCheck
 from seed.config import OptimizerConfig

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 
 from learner.records import Unrolls, concatenate_unrolls, select_unrolls
-from learner.threads import Stopped
+from learner.stopping import Stopped
 
 
 class UnrollQueue:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from learner.device.streams import NoStreams, Streams
-from learner.threads import Stopped
+from learner.stopping import Stopped
 
 # How often someone who waits for the lock sees whether there is still a point in it:
 # a process that was killed may have held it.

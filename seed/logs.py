@@ -1,6 +1,6 @@
 """The log as JSON, for machines that gather it; for people each process has its own lines.
 
-Used by the main thread of the learner and of an actor.
+Used by the main thread of each process.
 """
 
 import contextlib
@@ -8,7 +8,7 @@ import copy
 import datetime
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from seed.errors import EnvironmentFailedError, SeedError
@@ -48,6 +48,29 @@ def portable_record(record: logging.LogRecord) -> logging.LogRecord:
         portable.exc_text = logging.Formatter().formatException(record.exc_info)
         portable.exc_info = None
     return portable
+
+
+def forward_log(send: Callable[[logging.LogRecord], object]) -> None:
+    """Sends what is logged in this process, from now on, to the one that knows where logs go.
+
+    That one passes the records on to `take_record`.
+    """
+
+    class Forwarding(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            try:
+                send(portable_record(record))
+            except Exception:
+                self.handleError(record)
+
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    root.addHandler(Forwarding())
+
+
+def take_record(record: logging.LogRecord) -> None:
+    """Logs here what another process forwarded."""
+    logging.getLogger(record.name).handle(record)
 
 
 @contextlib.contextmanager

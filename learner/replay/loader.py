@@ -12,7 +12,8 @@ import torch
 from learner.records import map_tensors
 from learner.replay.replay import Replay, ReplayBatch
 from learner.replay.sequence_store import flatten
-from learner.threads import Stopped, start_thread
+from learner.stopping import Stopped
+from learner.threads import start_thread
 
 
 class BatchLoader:

@@ -22,7 +22,7 @@ from learner.replay.memory import GIB
 from learner.replay.sample_ratio import SampleRatio
 from learner.replay.sequence_store import SequenceStore
 from learner.replay.sum_tree import SumTree, check_priorities
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from learner.unrolls import Completed
 from seed.agent_config import ReplayConfig
 from seed.errors import ConfigError, expected

@@ -6,7 +6,7 @@
 
 import threading
 
-from learner.threads import Stopped
+from learner.stopping import Stopped
 
 
 class SampleRatio:

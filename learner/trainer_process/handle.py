@@ -9,16 +9,17 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from learner.calls import Caller, OtherProcessError, serve_calls
 from learner.progress import Progress
 from learner.ranks import Ranks
-from learner.threads import Stopped
-from learner.trainer_process.calls import Caller, OtherProcessError, serve_calls
+from learner.stopping import Stopped
 from learner.trainer_process.main import Ends, SharedMemory, run_trainer_process
 from learner.trainer_process.unroll_ring import UnrollWriter
 from learner.training import LearnerHooks
 from learner.unrolls import Completed
 from learner.weights import PublishedWeights
 from seed.config import RunConfig
+from seed.logs import take_record
 from seed.specs import EnvSpec
 
 _LOG = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class TrainerProcess:
             "acting_state": hooks.acting_state,
             "finished": hooks.on_finished,
             "failed": hooks.on_failure,
-            "log": _log,
+            "log": take_record,
         }
         self._events = threading.Thread(
             target=self._serve_events, args=(served_events, functions), daemon=True
@@ -136,7 +137,3 @@ class TrainerProcess:
             self._process.join()
             code = self._process.exitcode
             self._on_failure(OtherProcessError(f"the trainer process ended with code {code}"))
-
-
-def _log(record: logging.LogRecord) -> None:
-    logging.getLogger(record.name).handle(record)

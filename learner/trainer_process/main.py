@@ -5,28 +5,27 @@ to answer: in a terminal Ctrl-C reaches both.
 """
 
 import contextlib
-import logging
 import signal
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Lock
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.agents.registry import make_agent
+from learner.calls import Caller, portable, serve_calls
 from learner.checkpoint import load_checkpoint
 from learner.inference import example_step
 from learner.metrics import Metrics
 from learner.progress import Progress
 from learner.ranks import Ranks
 from learner.setup import set_up_torch
-from learner.threads import Stopped, start_thread
-from learner.trainer_process.calls import Caller, portable, serve_calls
+from learner.stopping import Stopped
+from learner.threads import start_thread
 from learner.trainer_process.unroll_ring import UnrollReader, UnrollRing, make_unroll_ring
 from learner.training import LearnerHooks, Training
 from learner.weights import WeightCopies
 from seed.config import RunConfig
-from seed.logs import portable_record
+from seed.logs import forward_log
 from seed.specs import EnvSpec
 
 # Unrolls under way between the processes: enough to hide their copying, few beside the
@@ -82,7 +81,7 @@ class _TrainerProcess:
         self._events = Caller(ends.events)
         self._metrics = Metrics()
         self._training: Training | None = None
-        _forward_logs(self._tell)
+        forward_log(lambda record: self._tell("log", record))
         learner = config.learner
         self._device = set_up_torch(
             "cpu", torch_threads=learner.torch_threads, train_threads=learner.train_threads
@@ -157,18 +156,3 @@ class _TrainerProcess:
         """Calls the learner process, unless that has ended: then so does this one."""
         with contextlib.suppress(Stopped):
             self._events(name, *arguments)
-
-
-def _forward_logs(tell: Callable[..., Any]) -> None:
-    """Sends what is logged here to the learner process, which knows where logs go."""
-
-    class Forwarding(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            try:
-                tell("log", portable_record(record))
-            except Exception:
-                self.handleError(record)
-
-    root = logging.getLogger()
-    root.setLevel(logging.INFO)
-    root.addHandler(Forwarding())

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from learner.records import Unrolls, map_tensors, select_unrolls
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from learner.unrolls import Completed
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 from learner.batcher import Batcher, Request
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from seed.config import InferenceConfig
 from tests.learner.builders import TIMEOUT_S, WatchedCondition, in_thread, request
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 import pytest
 
 from learner.records import Unrolls
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from learner.unroll_queue import UnrollQueue
 from tests.learner.builders import (
     TIMEOUT_S,

@@ -13,7 +13,7 @@ from learner.records import Unrolls
 from learner.replay.loader import BatchLoader
 from learner.replay.replay import Replay
 from learner.replay.sample_ratio import SampleRatio
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from seed.agent_config import ReplayConfig
 from tests.learner.builders import TIMEOUT_S, WatchedCondition, in_thread, tensors_of
 from tests.learner.replay.streams import stream_blocks

@@ -10,7 +10,7 @@ from torch import Tensor
 from learner.records import Unrolls
 from learner.replay.memory import GIB
 from learner.replay.replay import SMALLEST_PRIORITY
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from tests.learner.builders import TIMEOUT_S, WatchedCondition, assert_same, in_thread
 from tests.learner.replay.replays import (
     NUM_ROWS,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learner.replay.sample_ratio import SampleRatio
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from tests.learner.builders import TIMEOUT_S, WatchedCondition, in_thread
 
 

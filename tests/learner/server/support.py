@@ -12,7 +12,8 @@ from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.server import InferenceService, ServerThread, check_same_environment
 from learner.session import Patience
-from learner.threads import Stopped, start_thread
+from learner.stopping import Stopped
+from learner.threads import start_thread
 from seed import wire
 from seed.channel import connect
 from seed.config import InferenceConfig

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from learner.records import Unrolls, concatenate_unrolls, map_tensors, select_unrolls
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from learner.trainer_process.unroll_ring import UnrollReader, UnrollWriter, make_unroll_ring
 from learner.unrolls import Completed
 from tests.learner.builders import (

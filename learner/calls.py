@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from learner.threads import Stopped
+from learner.stopping import Stopped
 from seed.errors import SeedError
 
 

@@ -6,8 +6,8 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from learner.threads import Stopped
-from learner.trainer_process.calls import Caller, OtherProcessError, serve_calls
+from learner.calls import Caller, OtherProcessError, serve_calls
+from learner.stopping import Stopped
 from seed.errors import CheckpointError, ConfigError, expected
 from tests.learner.builders import TIMEOUT_S, in_thread
 

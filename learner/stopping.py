@@ -1,0 +1,5 @@
+"""How a thread that waits for another, or for another process, is told that the run ends."""
+
+
+class Stopped(Exception):
+    """The run is stopping; raised out of a call that waits for another thread."""
