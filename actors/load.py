@@ -40,7 +40,8 @@ class LoadArgs:
     """Loads a learner of uint8 [84, 84] observations and 18 actions."""
 
     learner: str
-    """Its address, host:port or unix:PATH; neither TLS nor tokens are spoken."""
+    """Its address, host:port or unix:PATH, or several with commas between, over which the
+    streams are spread; neither TLS nor tokens are spoken."""
     num_streams: int = 1
     """Actors."""
     num_groups: int = 2
@@ -114,7 +115,8 @@ class SimulatedActor:
             group_sizes=tuple(group.num_envs for group in self._groups),
             spec=self._groups[0].spec,
         )
-        self._address = args.learner
+        addresses = args.learner.split(",")
+        self._address = addresses[index % len(addresses)]
         self._sent_at = [0.0] * args.num_groups
         self._warm_up_left = [args.warm_up_steps] * args.num_groups
         self._answers: asyncio.Queue[tuple[int, np.ndarray]] = asyncio.Queue()

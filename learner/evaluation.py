@@ -20,7 +20,9 @@ from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint, load_checkpoint
 from learner.inference import InferenceEngine, run_inference
 from learner.metrics import Metrics
-from learner.server import InferenceService, ServerThread, check_same_environment
+from learner.reception import Reception
+from learner.server import check_same_environment
+from learner.serving import make_server
 from learner.setup import LocalActors, StopRequest, set_up_torch
 from learner.threads import start_thread
 from learner.weights import PublishedWeights
@@ -104,7 +106,13 @@ class Evaluation:
 
     def start(self, address: str) -> None:
         """Begins to serve on `address`."""
-        self._server = ServerThread(self._make_service, (address,), self.fail)
+        reception = Reception(
+            make_task=self._make_task,
+            admit=self._admit,
+            batcher=self._batcher,
+            metrics=self._metrics,
+        )
+        self._server = make_server(reception, (address,), self.fail)
         self._server.start()
         self._thread = start_thread(
             "inference",
@@ -122,14 +130,6 @@ class Evaluation:
         self._server.close()
         self._batcher.close()
         self._thread.join()
-
-    def _make_service(self) -> InferenceService:
-        return InferenceService(
-            make_task=self._make_task,
-            admit=self._admit,
-            batcher=self._batcher,
-            metrics=self._metrics,
-        )
 
     def _make_task(self) -> pb.Task:
         return pb.Task(

@@ -1,6 +1,7 @@
 """How much the server takes on at once, so that no client can fill the learner's memory.
 
-All of it belongs to the server's event loop. How long it waits for whom is in `session.py`.
+`Doorway` belongs to the server's event loop, `check_room` to the reception. How long the
+server waits for whom is in `session.py`.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from seed.errors import IncompatibleError, LearnerUnavailableError, expected
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Each is of one learner."""
+    """Each is of one learner, but `max_strangers` of each process that serves."""
 
     max_envs: int = InferenceConfig.max_envs
     """Environments that hold a slot: see `InferenceConfig.max_envs`."""

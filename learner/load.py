@@ -28,15 +28,18 @@ from learner.agents.null import NullAgent
 from learner.agents.registry import make_agent
 from learner.batcher import Batcher
 from learner.inference import InferenceEngine, run_inference
+from learner.ingress.handle import IngressProcesses
 from learner.limits import Limits
 from learner.metrics import Metrics
-from learner.server import InferenceService, ServerThread
+from learner.reception import Reception
+from learner.serving import make_server
 from learner.setup import set_up_torch
 from learner.stopping import Stopped
 from learner.threads import start_thread
 from learner.weights import PublishedWeights
 from seed import wire
 from seed.config import InferenceConfig
+from seed.cpu_time import cpu_seconds_of
 from seed.errors import SeedError
 from seed.pb import inference_pb2 as pb
 from seed.presets import PRESETS
@@ -62,6 +65,8 @@ class LoadPointArgs:
     """Groups of each actor."""
     envs_per_group: int = 32
     """Environments in each message."""
+    ingress_processes: int = 0
+    """See `seed learner PRESET --help`."""
     step_us: float = 0.0
     """See `python -m actors.load --help`."""
     seconds: float = 4.0
@@ -71,13 +76,15 @@ class LoadPointArgs:
 class LoadedLearner:
     """The acting half of a learner, in this process; see `serving`."""
 
-    def __init__(self, policy: Policy, task: pb.Task) -> None:
+    def __init__(self, policy: Policy, task: pb.Task, *, ingress_processes: int = 0) -> None:
         self.metrics = Metrics()
+        self.ingress_pids: list[int] = []
         self.env_steps = 0
         """Answered so far."""
         self.answered = threading.Event()
         self._policy: Policy = policy
         self._task = task
+        self._ingress_processes = ingress_processes
         self._batcher = Batcher(InferenceConfig())
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -85,13 +92,25 @@ class LoadedLearner:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[str]:
-        """Yields the address at which it serves; raises afterwards what a thread raised."""
+        """Yields the addresses at which it serves, with commas between; raises afterwards
+        what a thread raised."""
         with tempfile.TemporaryDirectory(prefix="seed-load-") as directory:
             address = f"unix:{directory}/learner.sock"
-            server = ServerThread(self._make_service, (address,), self._fail)
-            server.start()
+            reception = Reception(
+                make_task=lambda: self._task,
+                admit=self._admit,
+                batcher=self._batcher,
+                metrics=self.metrics,
+                limits=Limits(max_envs=sys.maxsize),  # a load is to find them
+            )
+            server = make_server(
+                reception, (address,), self._fail, ingress_processes=self._ingress_processes
+            )
+            addresses = server.start()
+            if isinstance(server, IngressProcesses):
+                self.ingress_pids = server.pids
             try:
-                yield address
+                yield ",".join(addresses)
             finally:
                 server.close()
                 self._batcher.close()
@@ -99,15 +118,6 @@ class LoadedLearner:
                     self._thread.join()
         if self._failure is not None:
             raise self._failure
-
-    def _make_service(self) -> InferenceService:
-        return InferenceService(
-            make_task=lambda: self._task,
-            admit=self._admit,
-            batcher=self._batcher,
-            metrics=self.metrics,
-            limits=Limits(max_envs=sys.maxsize),  # a load is to find them
-        )
 
     def _admit(self, spec: EnvSpec) -> str:
         with self._admission:
@@ -178,15 +188,17 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
     Raises:
       SeedError: the generator could not do its work.
     """
-    learner = LoadedLearner(args.policy, pb.Task())
+    learner = LoadedLearner(args.policy, pb.Task(), ingress_processes=args.ingress_processes)
     with learner.serving() as address, _generator(args, address) as generator:
         rss_before = _resident_bytes()
         _next_line(generator)  # "measuring"
         learner.metrics.drain()
-        cpu_s, env_steps, wall_s = time.process_time(), learner.env_steps, time.monotonic()
+        cpu_s, ingress_cpu_s = time.process_time(), _ingress_cpu_s(learner)
+        env_steps, wall_s = learner.env_steps, time.monotonic()
         load = json.loads(_next_line(generator))
-        cpu_s, env_steps = time.process_time() - cpu_s, learner.env_steps - env_steps
-        wall_s = time.monotonic() - wall_s
+        cpu_s = time.process_time() - cpu_s
+        ingress_cpu_s = _ingress_cpu_s(learner) - ingress_cpu_s
+        env_steps, wall_s = learner.env_steps - env_steps, time.monotonic() - wall_s
         metrics = learner.metrics.drain()
         rss_bytes = _resident_bytes() - rss_before
     num_batches = env_steps / metrics["inference/batch_size_mean"]
@@ -198,6 +210,7 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
         "envs_per_message": args.envs_per_group,
         "env_steps_per_s": load["env_steps_per_s"],
         "learner_cpu_s_per_step": cpu_s / env_steps,
+        "ingress_cpu_s_per_step": ingress_cpu_s / env_steps,
         "generator_cpu_s_per_step": load["cpu_s_per_step"],
         "generator_cores": load["cores"],
         "batch_size_mean": metrics["inference/batch_size_mean"],
@@ -209,6 +222,10 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
         "round_trip_ms_p99": load["round_trip_ms_p99"],
         "learner_bytes_per_env": rss_bytes / num_envs,
     }
+
+
+def _ingress_cpu_s(learner: LoadedLearner) -> float:
+    return sum(map(cpu_seconds_of, learner.ingress_pids))
 
 
 @contextlib.contextmanager

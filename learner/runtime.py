@@ -3,9 +3,9 @@
     batcher -> inference -> experience -> trainer -> weights -> inference
     `-- Acting, a thread -'`--- Training, a thread or a process ---'
 
-Other threads: the server's event loop, and the caller's, which reports. Parts that
-depend on the environment are built when the first actor tells its spec, on a worker
-thread of the server.
+Other threads: the server's event loop, or those that deal with ingress processes, and the
+caller's, which reports. Parts that depend on the environment are built when the first
+actor tells its spec, on a worker thread of the server.
 """
 
 import threading
@@ -22,10 +22,13 @@ from learner.agents.registry import make_agent
 from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
 from learner.counters import Counters
+from learner.ingress.handle import IngressProcesses
 from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.ranks import Ranks, share_of
-from learner.server import InferenceService, ServerThread, check_same_environment
+from learner.reception import Reception
+from learner.server import ServerThread, check_same_environment
+from learner.serving import make_server
 from learner.session import Patience
 from learner.setup import trains_in_process
 from learner.trainer_process.handle import TrainerProcess
@@ -74,7 +77,7 @@ class Learner:
         self._admission = threading.Lock()
         self._batcher = Batcher(config.inference)
         self._patience = Patience(step_s=config.inference.actor_timeout_s)
-        self._server: ServerThread | None = None
+        self._server: ServerThread | IngressProcesses | None = None
         self._acting: Acting | None = None
         self._training: Training | TrainerProcess | None = None
         self._started_at = time.monotonic()
@@ -106,8 +109,20 @@ class Learner:
                 checkpoint_dir=self._checkpoint_dir,
                 hooks=self._hooks,
             )
-        self._server = ServerThread(
-            self._make_service, addresses, self.fail, security, self._patience
+        reception = Reception(
+            make_task=self._make_task,
+            admit=self._admit,
+            batcher=self._batcher,
+            metrics=self.metrics,
+            limits=Limits(max_envs=self.config.inference.max_envs),
+        )
+        self._server = make_server(
+            reception,
+            addresses,
+            self.fail,
+            security,
+            self._patience,
+            ingress_processes=self.config.learner.ingress_processes,
         )
         return self._server.start()
 
@@ -151,16 +166,6 @@ class Learner:
             )
         self._reported_steps, self._reported_s = steps, seconds
         return report
-
-    def _make_service(self) -> InferenceService:
-        return InferenceService(
-            make_task=self._make_task,
-            admit=self._admit,
-            batcher=self._batcher,
-            metrics=self.metrics,
-            patience=self._patience,
-            limits=Limits(max_envs=self.config.inference.max_envs),
-        )
 
     def _make_task(self) -> pb.Task:
         return pb.Task(

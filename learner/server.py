@@ -1,7 +1,7 @@
 """The gRPC server: decode, submit to the batcher, await, encode.
 
-All of it runs on one event loop (uvloop) in the server thread. Replies arrive from
-the inference thread through `call_soon_threadsafe`.
+All of it runs on one event loop (uvloop) in the server thread: the learner's, or that of
+an ingress process. Replies arrive from other threads through `call_soon_threadsafe`.
 """
 
 import asyncio
@@ -19,12 +19,10 @@ from grpc.aio import EOF  # pyright: ignore[reportAttributeAccessIssue] (missing
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from learner.authentication import interceptors, server_credentials
-from learner.batcher import Batcher
-from learner.limits import Doorway, Limits, Seldom, check_room
+from learner.backend import Backend
+from learner.limits import Doorway, Limits, Seldom
 from learner.listening import bind
-from learner.metrics import Metrics
 from learner.session import Patience, Session, SilenceWatch
-from learner.slots import SlotAllocator
 from learner.transport import server_options
 from seed import wire
 from seed.errors import (
@@ -57,32 +55,15 @@ _MAX_DETAILS = 1_000
 
 
 class InferenceService(pb_grpc.InferenceServicer):
-    """Implements protos/inference.proto on top of a batcher."""
+    """Implements protos/inference.proto on top of a learner, in this process or another."""
 
     def __init__(
-        self,
-        *,
-        make_task: Callable[[], pb.Task],
-        admit: Callable[[EnvSpec], str],
-        batcher: Batcher,
-        metrics: Metrics,
-        patience: Patience | None = None,
-        limits: Limits | None = None,
+        self, backend: Backend, patience: Patience | None = None, limits: Limits | None = None
     ) -> None:
-        """`admit` takes an actor's spec and returns the run's name, or raises SeedError
-        if the spec is not the run's. It may take seconds: the first call builds the
-        networks. It is called on worker threads. Made on the server thread."""
-        self._make_task = make_task
-        self._admit = admit
-        self._batcher = batcher
-        self._metrics = metrics
-        metrics.watch_cpu("server")
+        self._backend = backend
         self._patience = patience or Patience()
-        self._limits = limits or Limits()
-        self._doorway = Doorway(self._limits)
+        self._doorway = Doorway(limits or Limits())
         self._log_of_waiting = Seldom()
-        self._allocator = SlotAllocator()
-        self._sessions: set[Session] = set()
 
     async def GetTask(
         self, request: pb.GetTaskRequest, context: grpc.aio.ServicerContext
@@ -92,7 +73,7 @@ class InferenceService(pb_grpc.InferenceServicer):
             _check_version(request.protocol_version)
         except SeedError as error:
             await context.abort(status_of(error), str(error))
-        return self._make_task()
+        return await self._backend.make_task()
 
     async def Act(self, request_iterator: object, context: grpc.aio.ServicerContext) -> None:
         """Serves one actor until either side ends the stream."""
@@ -105,7 +86,7 @@ class InferenceService(pb_grpc.InferenceServicer):
     async def _refuse(self, context: grpc.aio.ServicerContext, error: SeedError) -> None:
         """Ends the stream with the status of `error`."""
         details = str(error)[:_MAX_DETAILS]
-        self._metrics.sum("actors/refused", 1)
+        self._backend.count_refused()
         # Who may come again will, every few seconds.
         if not isinstance(error, LearnerUnavailableError) or self._log_of_waiting.is_due():
             _LOG.warning("ended the stream of %s: %s", context.peer(), details)
@@ -118,11 +99,12 @@ class InferenceService(pb_grpc.InferenceServicer):
     async def _serve(self, context: grpc.aio.ServicerContext) -> None:
         with self._doorway.enter():
             hello = await self._read_hello(context)
-            run_name = await asyncio.to_thread(self._admit, hello.spec)
-            session = self._open(hello)
+            run_name = await self._backend.admit(hello.spec)
+            seats = await self._backend.seat(hello)
+        session = Session(hello, seats.slots)
         writer = asyncio.create_task(_write_replies(session, context))
         try:
-            welcome = pb.Welcome(run_name=run_name, envs_connected=self._num_envs)
+            welcome = pb.Welcome(run_name=run_name, envs_connected=seats.envs_connected)
             session.outbox.put_nowait(pb.ActResponse(welcome=welcome))
             await self._read_steps(session, context)
         finally:
@@ -173,40 +155,22 @@ class InferenceService(pb_grpc.InferenceServicer):
         outputs = wire.decode_env_outputs(step, session.hello, request.observations)
         deliver = partial(self._deliver, session, outputs.group)
         reply = partial(_call_on_loop, asyncio.get_running_loop(), deliver)
-        self._batcher.submit(session.make_request(outputs, reply))
+        self._backend.submit(session.make_request(outputs, reply))
 
     def _deliver(self, session: Session, group: int, actions: np.ndarray) -> None:
         session.deliver(group, actions)
         self._release_if_done(session)
 
-    def _open(self, hello: wire.Hello) -> Session:
-        num_envs = sum(hello.group_sizes)
-        check_room(num_envs, num_taken=self._allocator.num_taken, limits=self._limits)
-        session = Session(hello, self._allocator.allocate(num_envs))
-        self._sessions.add(session)
-        self._connections_changed()
-        return session
-
     def _close(self, session: Session) -> None:
         session.is_open = False
-        self._sessions.discard(session)
-        self._connections_changed()
+        self._backend.leave(session.slots)
         self._release_if_done(session)
 
     def _release_if_done(self, session: Session) -> None:
         # Not before the last answer: until then the inference thread may still
         # write the slots' state, which by then could be somebody else's.
         if not session.is_open and session.is_idle:
-            self._allocator.release(session.slots)
-
-    @property
-    def _num_envs(self) -> int:
-        return sum(session.num_envs for session in self._sessions)
-
-    def _connections_changed(self) -> None:
-        self._batcher.set_connected(self._num_envs)
-        self._metrics.gauge("actors/connected", len(self._sessions))
-        self._metrics.gauge("envs/connected", self._num_envs)
+            self._backend.release(session.slots)
 
 
 def _call_on_loop(
@@ -228,7 +192,7 @@ def _payload(message: pb.ActRequest | None) -> str:
     return message.WhichOneof("payload") or "nothing"
 
 
-def _add_service(server: grpc.aio.Server, service: "InferenceService") -> None:
+def _add_service(server: grpc.aio.Server, service: InferenceService) -> None:
     """Like the generated function, but `Act` reads bytes: see `seed/framing.py`."""
     handlers = {
         "GetTask": grpc.unary_unary_rpc_method_handler(
@@ -271,17 +235,24 @@ class ServerThread:
 
     def __init__(
         self,
-        service_factory: Callable[[], InferenceService],
+        make_backend: Callable[[], Backend],
         addresses: Sequence[str],
         on_failure: Callable[[BaseException], None],
         security: Security = PLAIN_TEXT,
         patience: Patience | None = None,
+        limits: Limits | None = None,
+        *,
+        shares_ports: bool = False,
     ) -> None:
-        self._service_factory = service_factory
+        """`make_backend` is called on the event loop. With `shares_ports` others may listen
+        at the same TCP addresses, and the system spreads the connections over them."""
+        self._make_backend = make_backend
         self._addresses = addresses
         self._security = security
         self._on_failure = on_failure
         self._patience = patience or Patience()
+        self._limits = limits
+        self._shares_ports = shares_ports
         self._bound: list[str] = []
         self._listening = threading.Event()
         self._startup_error: BaseException | None = None
@@ -322,9 +293,10 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(
-            options=server_options(self._patience), interceptors=interceptors(self._security)
+            options=server_options(self._patience, shares_ports=self._shares_ports),
+            interceptors=interceptors(self._security),
         )
-        _add_service(server, self._service_factory())
+        _add_service(server, InferenceService(self._make_backend(), self._patience, self._limits))
         health_service = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
         for name in _HEALTH_NAMES:

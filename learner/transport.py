@@ -7,13 +7,13 @@ from learner.session import Patience
 from seed import wire
 
 
-def server_options(patience: Patience) -> list[tuple[str, int]]:
-    """Returns the channel arguments of the learner's server."""
+def server_options(patience: Patience, *, shares_ports: bool = False) -> list[tuple[str, int]]:
+    """Returns the channel arguments of the learner's server, or of one of several."""
     return [
         ("grpc.max_receive_message_length", wire.MAX_MESSAGE_BYTES),
         ("grpc.max_send_message_length", wire.MAX_MESSAGE_BYTES),
         # A busy port is an error, not a second listener that gets half the actors.
-        ("grpc.so_reuseport", 0),
+        ("grpc.so_reuseport", int(shares_ports)),
         # Actors ping every 30 s, also while a paused learner sends them nothing, which
         # gRPC would by default take for abuse.
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

@@ -57,3 +57,12 @@ def split_tcp(address: str) -> tuple[str, int]:
     """Returns (host, port) of a "host:port"; an IPv6 host without its brackets."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def address_of_process(address: str, index: int) -> str:
+    """Returns where one of several processes listens that serve at `address` together.
+
+    They share a TCP port, but not a socket file: from the second process on, the path has
+    the process's index behind it.
+    """
+    return f"{address}-{index}" if is_unix(address) and index else address

@@ -51,6 +51,7 @@ def _train(argv: Sequence[str]) -> int:
         num_eval_actors=args.num_eval_actors,
         log_dir=args.run_dir,
         token_file=args.token_file,
+        ingress_processes=args.config.learner.ingress_processes,
     )
     return run_learner(preset, args, actors)
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from seed.addresses import address_of_process
 from seed.errors import SeedError
 from seed.priority import SHARED_CORE_NICENESS, let_others_go_first
 
@@ -43,6 +44,7 @@ class ActorProcesses:
         log_dir: Path | None = None,
         extra_args: Sequence[str] = (),
         token_file: Path | None = None,
+        ingress_processes: int = 0,
     ) -> None:
         """Chooses their names and address; nothing runs yet.
 
@@ -53,6 +55,7 @@ class ActorProcesses:
             in a directory that `close` removes.
           extra_args: further flags of the `num_actors`.
           token_file: holds the token that the learner asks all of them for, if it does.
+          ingress_processes: as the learner has it; they are spread over those.
         """
         self._directory = Path(tempfile.mkdtemp(prefix="seed-"))
         self.address = f"unix:{self._directory / 'learner.sock'}"
@@ -60,6 +63,7 @@ class ActorProcesses:
         self._flags = {f"actor {i}": tuple(extra_args) for i in range(num_actors)}
         self._flags |= {f"eval actor {i}": _EVAL_FLAGS for i in range(num_eval_actors)}
         self._token_flags = ("--token-file", str(token_file)) if token_file else ()
+        self._num_sockets = max(1, ingress_processes)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
@@ -96,7 +100,9 @@ class ActorProcesses:
         return self._log_dir / f"{name.replace(' ', '-')}.log"
 
     def _spawn(self, name: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "actors", "--learner", self.address]
+        socket_index = list(self._flags).index(name) % self._num_sockets
+        address = address_of_process(self.address, socket_index)
+        command = [sys.executable, "-m", "actors", "--learner", address]
         command += ["--exit-with-parent", str(os.getpid())]
         with self._log_path(name).open("ab") as log:
             # Own process group: Ctrl-C reaches the learner, which then ends its actors in order.

@@ -23,8 +23,9 @@ from learner.counters import Counters
 from learner.inference import InferenceEngine, run_inference
 from learner.limits import Limits
 from learner.metrics import Metrics
+from learner.reception import Reception
 from learner.records import Unrolls
-from learner.server import InferenceService, ServerThread
+from learner.serving import make_server
 from learner.session import Patience
 from learner.threads import start_thread
 from learner.unrolls import Completed
@@ -67,6 +68,7 @@ class ActingHarness:
         inference: InferenceConfig | None = None,
         patience: Patience | None = None,
         limits: Limits | None = None,
+        ingress_processes: int = 0,
     ) -> None:
         self.address = f"unix:{directory / 'learner.sock'}"
         self.completed: list[Completed] = []
@@ -79,6 +81,7 @@ class ActingHarness:
         self._limits = limits
         self._inference = inference or InferenceConfig()
         self._batcher = TellingBatcher(self._inference, self._connected)
+        self._ingress_processes = ingress_processes
         self._envs_connected = 0
         self._metrics = Metrics()
         self._changed = threading.Condition()
@@ -91,8 +94,19 @@ class ActingHarness:
         """Tasks that actors have asked for: one each time that one connects."""
 
     def __enter__(self) -> Self:
-        self._server = ServerThread(
-            self._make_service, (self.address,), self._fail, patience=self._patience
+        reception = Reception(
+            make_task=self._make_task,
+            admit=self._admit,
+            batcher=self._batcher,
+            metrics=self._metrics,
+            limits=self._limits,
+        )
+        self._server = make_server(
+            reception,
+            (self.address,),
+            self._fail,
+            patience=self._patience,
+            ingress_processes=self._ingress_processes,
         )
         self._server.start()
         return self
@@ -176,16 +190,6 @@ class ActingHarness:
         with self._changed:
             self._failure = self._failure or error
             self._changed.notify_all()
-
-    def _make_service(self) -> InferenceService:
-        return InferenceService(
-            make_task=self._make_task,
-            admit=self._admit,
-            batcher=self._batcher,
-            metrics=self._metrics,
-            patience=self._patience,
-            limits=self._limits,
-        )
 
     def _make_task(self) -> pb.Task:
         with self._changed:

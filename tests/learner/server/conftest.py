@@ -1,4 +1,4 @@
-"""The fixture that most tests of the server start from."""
+"""The fixtures that most tests of the server start from."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +8,15 @@ import pytest
 from tests.learner.server.support import Serving
 
 
+@pytest.fixture(params=[0, 2], ids=["thread", "processes"])
+def ingress_processes(request: pytest.FixtureRequest) -> int:
+    """Who serves: a thread of the learner, or processes of their own, to the same effect."""
+    return request.param
+
+
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Serving]:
+def serving(tmp_path: Path, ingress_processes: int) -> Iterator[Serving]:
     """A server of `SPEC`."""
-    serving = Serving(tmp_path)
+    serving = Serving(tmp_path, ingress_processes=ingress_processes)
     yield serving
     serving.close()

@@ -1,5 +1,6 @@
 """The server over real gRPC between fakes: actors message by message, inference on a thread."""
 
+import itertools
 import queue
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +9,12 @@ import grpc
 import numpy as np
 
 from learner.batcher import Batcher, Request
+from learner.ingress.handle import IngressProcesses
 from learner.limits import Limits
 from learner.metrics import Metrics
-from learner.server import InferenceService, ServerThread, check_same_environment
+from learner.reception import Reception
+from learner.server import check_same_environment
+from learner.serving import make_server
 from learner.session import Patience
 from learner.stopping import Stopped
 from learner.threads import start_thread
@@ -166,30 +170,44 @@ class Serving:
         admit: Callable[[EnvSpec], str] | None = None,
         patience: Patience | None = None,
         limits: Limits | None = None,
+        ingress_processes: int = 0,
     ) -> None:
         self.address = f"unix:{directory / 'learner.sock'}"
         self.batcher = WatchedBatcher()
         self.metrics = Metrics()
         self.inference = FakeInference(self.batcher)
         self.failures: list[BaseException] = []
-        self._admit = admit or self._check_spec
-        self._patience = patience or Patience()
-        self._limits = limits
         self._actors: list[FakeActor] = []
-        self._server = ServerThread(
-            self._make_service,
+        reception = Reception(
+            make_task=lambda: pb.Task(env_id="CartPole-v1"),
+            admit=admit or self._check_spec,
+            batcher=self.batcher,
+            metrics=self.metrics,
+            limits=limits,
+        )
+        self._server = make_server(
+            reception,
             [self.address],
             self.failures.append,
-            patience=self._patience,
+            patience=patience,
+            ingress_processes=ingress_processes,
         )
-        self._server.start()
+        # In turn, so that with several processes each gets some of the actors.
+        self.addresses = self._server.start()
+        self._next_address = itertools.cycle(self.addresses)
         self._thread = start_thread("inference", self.inference.run, self.failures.append)
 
     def actor(self) -> FakeActor:
         """Returns an actor that has not said anything yet."""
-        actor = FakeActor(self.address)
+        actor = FakeActor(next(self._next_address))
         self._actors.append(actor)
         return actor
+
+    @property
+    def ingress_pids(self) -> list[int]:
+        """Ids of the ingress processes."""
+        assert isinstance(self._server, IngressProcesses)
+        return self._server.pids
 
     def stop_server(self) -> None:
         """Ends every stream."""
@@ -203,16 +221,6 @@ class Serving:
         self.batcher.close()
         self._thread.join(TIMEOUT_S)
         assert self.failures == []
-
-    def _make_service(self) -> InferenceService:
-        return InferenceService(
-            make_task=lambda: pb.Task(env_id="CartPole-v1"),
-            admit=self._admit,
-            batcher=self.batcher,
-            metrics=self.metrics,
-            patience=self._patience,
-            limits=self._limits,
-        )
 
     def _check_spec(self, spec: EnvSpec) -> str:
         check_same_environment(SPEC, spec)

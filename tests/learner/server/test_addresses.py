@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from learner.ingress.handle import IngressProcesses
 from learner.listening import check_listen_addresses
 from learner.metrics import Metrics
-from learner.server import InferenceService, ServerThread
+from learner.reception import Reception
+from learner.server import ServerThread
+from learner.serving import make_server
 from seed.errors import ConfigError
 from seed.pb import inference_pb2 as pb
 from seed.security import Security
@@ -15,48 +18,60 @@ from tests.learner.server.support import FakeActor, WatchedBatcher
 from tests.support.credentials import learner_security
 
 
-def make_server(*addresses: str) -> ServerThread:
+def server_at(*addresses: str, ingress_processes: int = 0) -> ServerThread | IngressProcesses:
     """Returns a server that has not been started."""
-
-    def make_service() -> InferenceService:
-        return InferenceService(
-            make_task=pb.Task, admit=lambda spec: "", batcher=WatchedBatcher(), metrics=Metrics()
-        )
+    reception = Reception(
+        make_task=pb.Task, admit=lambda spec: "", batcher=WatchedBatcher(), metrics=Metrics()
+    )
 
     def fail(error: BaseException) -> None:
         raise error
 
-    return ServerThread(make_service, addresses, fail)
+    return make_server(reception, addresses, fail, ingress_processes=ingress_processes)
 
 
-def test_tcp_and_unix_sockets_serve_at_once(tmp_path: Path) -> None:
-    """Port 0 is replaced by the real one."""
-    server = make_server("127.0.0.1:0", f"unix:{tmp_path / 'sock'}")
-    tcp, unix = server.start()
+def test_tcp_and_unix_sockets_serve_at_once(tmp_path: Path, ingress_processes: int) -> None:
+    """Port 0 is replaced by the real one; of socket files each process has its own."""
+    path = f"unix:{tmp_path / 'sock'}"
+    server = server_at("127.0.0.1:0", path, ingress_processes=ingress_processes)
+    tcp, *unix = server.start()
     assert int(tcp.removeprefix("127.0.0.1:")) > 0
-    for address in (tcp, unix):
+    assert unix == ([path, f"{path}-1"] if ingress_processes else [path])
+    for address in (tcp, *unix):
         actor = FakeActor(address)
         actor.say_hello(1)
         actor.close()
     server.close()
 
 
-def test_busy_port_is_refused() -> None:
+def test_busy_port_is_refused(ingress_processes: int) -> None:
     """Not shared with who has it, who would get half the actors."""
     with socket.create_server(("127.0.0.1", 0)) as owner:
         address = f"127.0.0.1:{owner.getsockname()[1]}"
-        server = make_server(address)
-        with pytest.raises(ConfigError, match=f"^listen: .* got {address}$"):
+        server = server_at(address, ingress_processes=ingress_processes)
+        with pytest.raises(ConfigError, match=f"^listen: .* got {address}"):
             server.start()
         server.close()
 
 
-def test_unix_socket_of_a_living_server_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rivals", [0, 2])
+def test_port_that_ingress_processes_share_is_busy_for_others(rivals: int) -> None:
+    """Though a system that is asked to share it would."""
+    owner = server_at("127.0.0.1:0", ingress_processes=2)
+    (address,) = owner.start()
+    rival = server_at(address, ingress_processes=rivals)
+    with pytest.raises(ConfigError, match=f"^listen: .* got {address}"):
+        rival.start()
+    rival.close()
+    owner.close()
+
+
+def test_unix_socket_of_a_living_server_is_refused(tmp_path: Path, ingress_processes: int) -> None:
     """gRPC would take it away; what a dead one left behind is taken over."""
     address = f"unix:{tmp_path / 'sock'}"
-    owner = make_server(address)
+    owner = server_at(address)
     owner.start()
-    rival = make_server(address)
+    rival = server_at(address, ingress_processes=ingress_processes)
     with pytest.raises(ConfigError, match="^listen: expected"):
         rival.start()
     rival.close()
@@ -64,15 +79,15 @@ def test_unix_socket_of_a_living_server_is_refused(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         (tmp_path / "sock").unlink(missing_ok=True)
         dead.bind(str(tmp_path / "sock"))
-    heir = make_server(address)
+    heir = server_at(address)
     assert heir.start() == [address]
     heir.close()
 
 
-def test_address_that_cannot_be_bound_is_refused(tmp_path: Path) -> None:
+def test_address_that_cannot_be_bound_is_refused(tmp_path: Path, ingress_processes: int) -> None:
     """A directory that does not exist, an address of another machine."""
     for address in (f"unix:{tmp_path / 'missing' / 'sock'}", "203.0.113.7:0"):
-        server = make_server(address)
+        server = server_at(address, ingress_processes=ingress_processes)
         with pytest.raises(ConfigError, match="^listen: expected an address that can be bound"):
             server.start()
         server.close()

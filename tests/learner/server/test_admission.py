@@ -12,7 +12,9 @@ from tests.learner.builders import TIMEOUT_S, env_spec
 from tests.learner.server.support import SPEC, Serving, first, hello, step
 
 
-def test_actor_that_leaves_during_admission_is_forgotten(tmp_path: Path) -> None:
+def test_actor_that_leaves_during_admission_is_forgotten(
+    tmp_path: Path, ingress_processes: int
+) -> None:
     """The networks take seconds to build; nobody may be left in their slots."""
     admitting, go_on = threading.Semaphore(0), threading.Event()
 
@@ -21,7 +23,7 @@ def test_actor_that_leaves_during_admission_is_forgotten(tmp_path: Path) -> None
         assert go_on.wait(TIMEOUT_S)
         return "a-run"
 
-    serving = Serving(tmp_path, admit)
+    serving = Serving(tmp_path, admit, ingress_processes=ingress_processes)
     leaving, staying = serving.actor(), serving.actor()
     leaving.send(hello(5))
     assert admitting.acquire(timeout=TIMEOUT_S)
@@ -35,7 +37,9 @@ def test_actor_that_leaves_during_admission_is_forgotten(tmp_path: Path) -> None
     serving.close()
 
 
-def test_steps_of_others_are_served_during_an_admission(tmp_path: Path) -> None:
+def test_steps_of_others_are_served_during_an_admission(
+    tmp_path: Path, ingress_processes: int
+) -> None:
     """Building networks must not stop the event loop."""
     admitting, go_on = threading.Event(), threading.Event()
     calls = []
@@ -47,7 +51,7 @@ def test_steps_of_others_are_served_during_an_admission(tmp_path: Path) -> None:
             assert go_on.wait(TIMEOUT_S)
         return "a-run"
 
-    serving = Serving(tmp_path, admit)
+    serving = Serving(tmp_path, admit, ingress_processes=ingress_processes)
     neighbour, late = serving.actor(), serving.actor()
     neighbour.start(1)
     late.send(hello(1))

@@ -11,7 +11,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from learner.batcher import Batcher
 from learner.metrics import Metrics
-from learner.server import InferenceService, ServerThread
+from learner.reception import Reception
+from learner.serving import make_server
 from learner.threads import start_thread
 from seed.channel import connect
 from seed.pb import inference_pb2 as pb
@@ -34,25 +35,25 @@ class Secured(NamedTuple):
 
 
 @pytest.fixture
-def secured(tmp_path: Path, certs: Path) -> Iterator[Secured]:
+def secured(tmp_path: Path, certs: Path, ingress_processes: int) -> Iterator[Secured]:
     """Serves at a TCP address and a unix socket at once."""
     batcher: Batcher = WatchedBatcher()
     failures: list[BaseException] = []
 
-    def make_service() -> InferenceService:
-        return InferenceService(
-            make_task=lambda: pb.Task(env_id="CartPole-v1"),
-            admit=lambda spec: "a-run",
-            batcher=batcher,
-            metrics=Metrics(),
-        )
-
+    reception = Reception(
+        make_task=lambda: pb.Task(env_id="CartPole-v1"),
+        admit=lambda spec: "a-run",
+        batcher=batcher,
+        metrics=Metrics(),
+    )
     addresses = ("127.0.0.1:0", f"unix:{tmp_path / 'learner.sock'}")
     security = learner_security(certs, mutual=True, token=True)
-    server = ServerThread(make_service, addresses, failures.append, security)
+    server = make_server(
+        reception, addresses, failures.append, security, ingress_processes=ingress_processes
+    )
     bound = server.start()
     inference = start_thread("inference", FakeInference(batcher).run, failures.append)
-    yield Secured(*bound)
+    yield Secured(*bound[:2])
     server.close()
     batcher.close()
     inference.join(TIMEOUT_S)
@@ -168,6 +169,7 @@ def test_refused_calls_disturb_nobody(secured: Secured, certs: Path, other_certs
         actor.close()
 
 
+@pytest.mark.parametrize("ingress_processes", [0], indirect=True)
 def test_refusals_are_logged_without_filling_the_log_or_showing_the_token(
     secured: Secured, certs: Path, other_certs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -30,12 +30,19 @@ Serve = Callable[[Patience], Serving]
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
+def serve(tmp_path: Path, ingress_processes: int) -> Iterator[Serve]:
     """Starts a server with little patience of some kind."""
     started: list[Serving] = []
 
     def start(patience: Patience) -> Serving:
-        started.append(Serving(tmp_path, patience=patience, limits=Limits(max_envs=30_000)))
+        started.append(
+            Serving(
+                tmp_path,
+                patience=patience,
+                limits=Limits(max_envs=30_000),
+                ingress_processes=ingress_processes,
+            )
+        )
         return started[-1]
 
     yield start

@@ -1,0 +1,114 @@
+"""A step written by one process is what another reads, and nothing stays behind."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from learner.ingress.memory import make_file, map_groups, path_of
+from seed.specs import ArraySpec, EnvSpec
+from seed.wire import EnvOutputs, Episode
+from tests.learner.builders import GEAR, SCREEN, SPEED, env_spec
+
+DOOR = ArraySpec(name="door", dtype="bool", shape=())
+SPECS = {
+    "vector": env_spec(),
+    "image": env_spec(SCREEN),
+    # Whose sizes are no multiples of any alignment.
+    "mixed": env_spec(DOOR, SPEED, SCREEN, GEAR),
+}
+SIZES = (3, 1, 2)
+
+
+def random_step(spec: EnvSpec, group: int, num_envs: int, rng: np.random.Generator) -> EnvOutputs:
+    """Returns a step of which no two arrays are alike."""
+    observations = tuple(
+        rng.integers(0, 2, (num_envs, *leaf.shape)).astype(leaf.dtype) for leaf in spec.observations
+    )
+    is_first, terminated, truncated = rng.integers(0, 2, (3, num_envs)).astype(bool)
+    return EnvOutputs(
+        group=group,
+        observations=observations,
+        rewards=rng.normal(size=num_envs).astype(np.float32),
+        is_first=is_first,
+        terminated=terminated,
+        truncated=truncated,
+        episodes=[Episode(env, rng.normal(), int(rng.integers(100))) for env in range(num_envs)],
+    )
+
+
+def assert_equal(outputs: EnvOutputs, expected: EnvOutputs) -> None:
+    """Asserts that two steps are the same, dtypes included."""
+    for field in dataclasses.fields(EnvOutputs):
+        ours, theirs = getattr(outputs, field.name), getattr(expected, field.name)
+        if field.name in ("group", "episodes"):
+            assert ours == theirs
+            continue
+        leaves = (ours, theirs) if field.name == "observations" else ((ours,), (theirs,))
+        for ours_leaf, theirs_leaf in zip(*leaves, strict=True):
+            assert ours_leaf.dtype == theirs_leaf.dtype
+            assert np.array_equal(ours_leaf, theirs_leaf), field.name
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_step_and_answer_come_as_they_were_written(name: str) -> None:
+    """By two mappings of one file; no group writes into another's part."""
+    spec, rng = SPECS[name], np.random.default_rng(0)
+    file = make_file(spec, SIZES)
+    written, read = (map_groups(file, spec, SIZES) for _ in range(2))
+    os.close(file)
+    for _ in range(3):
+        steps = [random_step(spec, group, size, rng) for group, size in enumerate(SIZES)]
+        counts = [memory.write(step) for memory, step in zip(written, steps, strict=True)]
+        for memory, step, count in zip(read, steps, counts, strict=True):
+            assert_equal(memory.read(count), step)
+            memory.answer(np.arange(len(step.rewards)) + 10 * step.group)
+        for memory, step in zip(written, steps, strict=True):
+            assert memory.actions().tolist() == [
+                10 * step.group + env for env in range(len(step.rewards))
+            ]
+        for memory, step, count in zip(read, steps, counts, strict=True):
+            assert_equal(memory.read(count), step)
+
+
+def test_step_without_episodes_does_not_show_those_before() -> None:
+    """Which are still in the memory."""
+    spec, rng = SPECS["vector"], np.random.default_rng(0)
+    (memory,) = map_groups(make_file(spec, [2]), spec, [2])
+    step = random_step(spec, 0, 2, rng)
+    memory.write(step)
+    assert memory.write(dataclasses.replace(step, episodes=())) == 0
+    assert memory.read(0).episodes == []
+
+
+def test_what_the_engine_reads_after_the_answer_is_a_copy() -> None:
+    """The next step may be there by then: rewards and flags stay, observations change."""
+    spec, rng = SPECS["mixed"], np.random.default_rng(0)
+    (memory,) = map_groups(make_file(spec, [4]), spec, [4])
+    first, second = (random_step(spec, 0, 4, rng) for _ in range(2))
+    outputs = memory.read(memory.write(first))
+    memory.write(second)
+    assert_equal(outputs, dataclasses.replace(first, observations=second.observations))
+
+
+def test_another_process_maps_the_file_and_it_is_gone_with_the_last() -> None:
+    """Found by its path while it is open; it has no name that could be left behind."""
+    spec = SPECS["vector"]
+    file = make_file(spec, [2])
+    (memory,) = map_groups(file, spec, [2])
+    program = (
+        "import os, sys, numpy\n"
+        "from learner.ingress.memory import map_groups\n"
+        "from tests.learner.ingress.test_memory import SPECS\n"
+        "(memory,) = map_groups(os.open(sys.argv[1], os.O_RDWR), SPECS['vector'], [2])\n"
+        "memory.answer(numpy.array([5, 6]))\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path_of(file)], check=True)
+    assert memory.actions().tolist() == [5, 6]
+    assert "(deleted)" in os.readlink(path_of(file))
+    os.close(file)
+    assert not Path(path_of(file)).exists()

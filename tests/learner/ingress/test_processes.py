@@ -1,0 +1,211 @@
+"""Ingress processes that are killed, and a learner that is: who notices, and what is left.
+
+That they serve as a thread of the learner does is shown in tests/learner/server.
+"""
+
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from learner.ingress.handle import IngressProcesses
+from learner.metrics import Metrics
+from learner.reception import Reception
+from seed.errors import LearnerUnavailableError, SeedError, error_from_status
+from seed.pb import inference_pb2 as pb
+from tests.learner.builders import TIMEOUT_S
+from tests.learner.server.support import (
+    HELD,
+    SPEC,
+    FakeActor,
+    Serving,
+    WatchedBatcher,
+    first,
+    step,
+)
+from tests.support.visitor import Visitor
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[Serving]:
+    """Two processes that serve `SPEC`, between which actors take turns."""
+    serving = Serving(tmp_path, ingress_processes=2)
+    yield serving
+    serving.close()
+
+
+def reception() -> Reception:
+    """Returns one behind which nobody acts."""
+    return Reception(
+        make_task=pb.Task, admit=lambda spec: "a-run", batcher=WatchedBatcher(), metrics=Metrics()
+    )
+
+
+def wait_for_end(pid: int) -> None:
+    """Blocks until a process, whosever child, has ended."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([process], [], [], TIMEOUT_S)[0], f"process {pid} lives on"
+    finally:
+        os.close(process)
+
+
+def test_killed_process_costs_its_actors_the_stream_and_nobody_else(serving: Serving) -> None:
+    """They are to try again, and are served by the process that takes its place."""
+    losing, staying = serving.actor(), serving.actor()
+    losing.start(2)
+    staying.start(3)
+    os.kill(serving.ingress_pids[0], signal.SIGKILL)
+    assert isinstance(error_from_status(*losing.status()), LearnerUnavailableError)
+    serving.batcher.wait_for_connected(3)
+    assert staying.act(step(3, value=2)).actions
+    again = Visitor(serving.addresses[0], 2, spec=SPEC)
+    assert again.welcome.envs_connected == 5
+    again.play(2)
+    assert serving.inference.requests[-1].slots.tolist() == [0, 1]
+    again.leave()
+
+
+def test_slots_of_a_killed_process_are_released_after_the_last_answer_only(
+    serving: Serving,
+) -> None:
+    """The inference thread may still write what they hold, and does not mind who waits."""
+    losing = serving.actor()
+    losing.start(2)
+    losing.send(step(2, value=HELD))
+    held = serving.inference.held.get(timeout=TIMEOUT_S)
+    os.kill(serving.ingress_pids[0], signal.SIGKILL)
+    serving.batcher.wait_for_connected(0)
+
+    def slots_of_a_new_actor(size: int) -> list[int]:
+        actor = FakeActor(serving.addresses[1])
+        actor.start(size)
+        slots = serving.inference.requests[-1].slots.tolist()
+        actor.close()
+        return slots
+
+    # The held answer still has its memory.
+    assert (held.outputs.rewards == HELD).all()
+    assert slots_of_a_new_actor(2) == [2, 3]
+    serving.batcher.wait_for_connected(0)
+    held.reply(np.array([0, 0]))
+    assert slots_of_a_new_actor(3) == [0, 1, 2]
+
+
+def test_connections_to_a_port_are_spread_over_the_processes() -> None:
+    """By the system: killing one of two takes some of many streams, but not all."""
+    failures: queue.Queue[BaseException] = queue.Queue()
+    server = IngressProcesses(reception(), ["127.0.0.1:0"], failures.put, num_processes=2)
+    (address,) = server.start()
+    actors = [FakeActor(address) for _ in range(32)]
+    for actor in actors:
+        actor.say_hello(1)
+    os.kill(server.pids[0], signal.SIGKILL)
+    wait_for_end(server.pids[0])
+    survivors = Visitor(address, 1, spec=SPEC).welcome.envs_connected
+    assert 1 < survivors < 32
+    server.close()
+    assert failures.empty()
+
+
+def test_process_that_is_killed_again_and_again_ends_the_run(tmp_path: Path) -> None:
+    """With what happened; else it would be started for ever."""
+    failures: queue.Queue[BaseException] = queue.Queue()
+    address = f"unix:{tmp_path / 'sock'}"
+    server = IngressProcesses(reception(), [address], failures.put, num_processes=1)
+    server.start()
+    for _ in range(4):
+        assert failures.empty()
+        Visitor(address, 1, spec=SPEC).vanish()
+        os.kill(server.pids[0], signal.SIGKILL)
+    error = failures.get(timeout=TIMEOUT_S)
+    assert isinstance(error, SeedError)
+    assert str(error) == (
+        "ingress process 0 was killed 4 times, each within 60 s of its start, at last by signal 9"
+    )
+    server.close()
+
+
+_LEARNER = """
+import sys
+from learner.ingress.handle import IngressProcesses
+from tests.learner.ingress.test_processes import reception
+if __name__ == "__main__":
+    server = IngressProcesses(reception(), [sys.argv[1]], print, num_processes=2)
+    server.start()
+    print(*server.pids, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_processes_end_with_a_killed_learner(tmp_path: Path) -> None:
+    """Nobody is left to end them; their actors are to try again."""
+    program = tmp_path / "serve.py"
+    program.write_text(_LEARNER)
+    address = f"unix:{tmp_path / 'sock'}"
+    learner = subprocess.Popen(
+        [sys.executable, program, address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.fspath(ROOT)},
+    )
+    assert learner.stdout is not None
+    pids = [int(word) for word in learner.stdout.readline().split()]
+    assert len(pids) == 2
+    actor = FakeActor(address)
+    actor.say_hello(2)
+    actor.send(first(2))
+    learner.kill()
+    learner.communicate()
+    for pid in pids:
+        wait_for_end(pid)
+    assert isinstance(error_from_status(*actor.status()), LearnerUnavailableError)
+    actor.close()
+
+
+def test_processes_have_no_torch(serving: Serving) -> None:
+    """Which would make each of them five times as large."""
+    for pid in serving.ingress_pids:
+        assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_memory_of_an_actor_is_gone_with_it(serving: Serving) -> None:
+    """On both sides."""
+
+    def num_mappings() -> int:
+        pids = [os.getpid(), serving.ingress_pids[0]]
+        return sum(Path(f"/proc/{pid}/maps").read_text().count("seed-actor") for pid in pids)
+
+    for _ in range(3):
+        visitor = Visitor(serving.addresses[0], 2, 1, spec=SPEC)
+        visitor.play(2)
+        assert num_mappings() == 2
+        serving.inference.requests.clear()
+        visitor.leave()
+        serving.batcher.wait_for_connected(0)
+    serving.actor().close()
+
+
+def test_address_is_served_over_loopback_by_name() -> None:
+    """A name may stand for several addresses, of which the machine need not have all."""
+    failures: queue.Queue[BaseException] = queue.Queue()
+    server = IngressProcesses(reception(), ["localhost:0"], failures.put, num_processes=1)
+    (address,) = server.start()
+    assert address.startswith("localhost:") and not address.endswith(":0")
+    with grpc.insecure_channel(address) as channel:
+        grpc.channel_ready_future(channel).result(TIMEOUT_S)
+    server.close()
+    assert failures.empty()
