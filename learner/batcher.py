@@ -27,6 +27,7 @@ class Request:
     """One group's step, waiting for its actions."""
 
     outputs: EnvOutputs
+    """Its observations may be overwritten as soon as `reply` has been called."""
     slots: np.ndarray
     """int64 [E]."""
     is_session_start: bool

@@ -6,6 +6,8 @@ same environment and on Pong, show that the same holds for logits.
 """
 
 import dataclasses
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -84,10 +86,12 @@ def _check_transition(row: Unrolls, following: Unrolls) -> None:
     assert following.rows.rewards.item() == 10 * episode + next_step
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(
+    ("ending", "sizes", "ingress_processes"),
+    [*((ending, sizes, 0) for ending in ENDINGS for sizes in SIZES), ("mixed", "plain", 2)],
+)
 def test_counting_unrolls_are_exact_for_groups_of_any_size(
-    tmp_path: Path, ending: str, sizes: str
+    tmp_path: Path, ending: str, sizes: str, ingress_processes: int
 ) -> None:
     """Two actors with groups of different size share batches; every row is true."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS[ending])
@@ -98,6 +102,7 @@ def test_counting_unrolls_are_exact_for_groups_of_any_size(
             env,
             lambda spec: CountingAgent(UNROLL_LENGTH),
             dataclasses.replace(SIZES[sizes], min_fill=1.0, max_wait_ms=5.0),
+            ingress_processes=ingress_processes,
         ) as harness,
         harness.actor("--envs-per-group", "3", "--num-groups", "1"),
         harness.actor("--envs-per-group", "2", "--num-groups", "2"),
@@ -125,6 +130,27 @@ def test_actor_killed_and_replaced_mid_unroll_leaves_no_trace(tmp_path: Path) ->
                 num_started += 2 * envs_per_group
                 harness.wait_until(lambda unrolls, n=num_started: _num_starts(unrolls) == n)
                 harness.wait_for_more(20)
+    for unroll in _columns(harness.unrolls):
+        _check_counting_unroll(unroll)
+
+
+def test_ingress_process_killed_mid_unroll_leaves_no_trace(tmp_path: Path) -> None:
+    """Its actors come back to slots that hold an unfinished unroll, and to no part of it."""
+    env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
+    quickly = ("--max-backoff-s", "0.1")
+    with (
+        ActingHarness(
+            tmp_path, env, lambda spec: CountingAgent(UNROLL_LENGTH), ingress_processes=2
+        ) as harness,
+        harness.actor("--envs-per-group", "2", *quickly),
+        harness.actor("--envs-per-group", "3", "--num-groups", "1", *quickly),
+    ):
+        for num_killed, index in enumerate((0, 1, 0)):
+            harness.wait_until(lambda _, n=2 + num_killed: harness.num_tasks == n)
+            harness.wait_for_more(40)
+            os.kill(harness.ingress_pids[index], signal.SIGKILL)
+        harness.wait_until(lambda _: harness.num_tasks == 5)
+        harness.wait_for_more(40)
     for unroll in _columns(harness.unrolls):
         _check_counting_unroll(unroll)
 

@@ -1,7 +1,8 @@
 """A run whose learner is open to the network, as its users run it: who gets in, who does not.
 
 One `seed train` with TLS for both sides, a token, metrics and a log in JSON serves all
-tests of this file; at its end it must have noticed nothing of what they tried.
+tests of this file, and one whose actors are served by processes of their own; in the end
+they must have noticed nothing of what was tried.
 """
 
 import json
@@ -29,8 +30,10 @@ class Fleet(NamedTuple):
     metrics_url: str
 
 
-@pytest.fixture(scope="module")
-def fleet(certs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+@pytest.fixture(scope="module", params=[0, 2], ids=["thread", "processes"])
+def fleet(
+    request: pytest.FixtureRequest, certs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
     """Starts the run; in the end checks that it stops in order and told no secret."""
     run_dir = tmp_path_factory.mktemp("fleet") / "run"
     process = Process(
@@ -38,6 +41,7 @@ def fleet(certs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fle
         *("--listen", "127.0.0.1:0", "--tls-ca", certs / "ca.pem"),
         *("--tls-cert", certs / "learner.pem", "--tls-key", certs / "learner.key"),
         *("--token-file", certs / "token", "--metrics-port", 0, "--log-format", "json"),
+        *("--ingress-processes", request.param),
     )
     try:
         metrics_url = process.read_until(r"metrics at (http://127\.0\.0\.1:\d+/metrics)")[1]

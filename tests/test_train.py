@@ -1,6 +1,7 @@
 """`seed train`, `seed learner`, `seed actor` and `seed eval` as their users run them."""
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -299,6 +300,33 @@ def test_trainer_process_that_is_killed_ends_the_run(
     process.read_until(r"the trainer process ended with code -9")
     assert process.wait() == 1
     assert load_checkpoint(tmp_path / "run" / "checkpoints").learner_step > 0
+
+
+def test_run_goes_on_when_an_ingress_process_is_killed(
+    tmp_path: Path, processes: list[Process]
+) -> None:
+    """Another takes its place and its actor back; SIGTERM then ends everything in order."""
+    run_dir = tmp_path / "run"
+    process = Process(
+        *("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS, "--report-every-s", 0.5),
+        *("--ingress-processes", 2, "--num-actors", 2),
+    )
+    processes.append(process)
+    pids = [
+        int(process.read_until(rf"ingress process {index} is process (\d+)")[1])
+        for index in range(2)
+    ]
+    process.read_until(r"2 actors")
+    os.kill(pids[0], signal.SIGKILL)
+    process.read_until(r"ingress process 0 was killed by signal 9; starting another")
+    pids.append(int(process.read_until(r"ingress process 0 is process (\d+)")[1]))
+    while (run_dir / "actor-0.log").read_text().count("connected to run") < 2:
+        process.read_until(r"updates")
+    process.read_until(r"2 actors")
+    assert process.end(signal.SIGTERM) == 0, process.output
+    assert load_checkpoint(run_dir / "checkpoints").learner_step > 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert (run_dir / "actor-1.log").read_text().count("connected to run") == 1
 
 
 def test_training_in_a_thread_saves_and_resumes(tmp_path: Path) -> None:

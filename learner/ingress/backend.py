@@ -6,6 +6,7 @@ threads, quick ones by one thread, so in order.
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +17,7 @@ import numpy as np
 
 from learner.backend import Seats
 from learner.batcher import Request
-from learner.calls import Caller
+from learner.calls import Caller, OtherProcessError
 from learner.ingress.memory import GroupMemory, make_file, map_groups, path_of
 from learner.ingress.notices import ANSWERS, STEPS, StepNotice
 from learner.stopping import Stopped
@@ -24,6 +25,8 @@ from seed import wire
 from seed.errors import LearnerUnavailableError
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
+
+_LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -52,8 +55,12 @@ class OrderedCaller:
         """Calls the learner, unless it has ended: then so does this process."""
 
         def call() -> None:
-            with contextlib.suppress(Stopped):
+            try:
                 self.call(name, *arguments)
+            except Stopped:
+                return
+            except OtherProcessError:
+                _LOG.exception("the learner failed to do this: %s", name)
 
         self.run(call)
 

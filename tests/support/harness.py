@@ -21,6 +21,7 @@ from learner.agents.base import Agent
 from learner.batcher import Batcher
 from learner.counters import Counters
 from learner.inference import InferenceEngine, run_inference
+from learner.ingress.handle import IngressProcesses
 from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.reception import Reception
@@ -82,6 +83,8 @@ class ActingHarness:
         self._inference = inference or InferenceConfig()
         self._batcher = TellingBatcher(self._inference, self._connected)
         self._ingress_processes = ingress_processes
+        self.addresses: list[str] = []
+        """Where it listens; actors take turns."""
         self._envs_connected = 0
         self._metrics = Metrics()
         self._changed = threading.Condition()
@@ -108,7 +111,7 @@ class ActingHarness:
             patience=self._patience,
             ingress_processes=self._ingress_processes,
         )
-        self._server.start()
+        self.addresses = self._server.start()
         return self
 
     def __exit__(
@@ -130,11 +133,19 @@ class ActingHarness:
     @contextlib.contextmanager
     def actor(self, *flags: str, address: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
         """Runs an actor process; kills it (SIGKILL) on leaving."""
-        process = actor_process(address or self.address, *flags)
+        if address is None:
+            address = self.addresses[len(self._actors) % len(self.addresses)]
+        process = actor_process(address, *flags)
         self._actors.append(process)
         yield process
         process.kill()
         process.wait()
+
+    @property
+    def ingress_pids(self) -> list[int]:
+        """Ids of the ingress processes."""
+        assert isinstance(self._server, IngressProcesses)
+        return self._server.pids
 
     @property
     def unrolls(self) -> list[Unrolls]:
