@@ -44,6 +44,9 @@ class ActorArgs:
     """Seconds in which a learner must answer before the actor tries again."""
     max_backoff_s: float = 30.0
     """Longest wait between two attempts to reach a learner that is away."""
+    share_memory: bool = False
+    """Pass steps to a learner at a unix socket through memory rather than gRPC. Only where
+    both see the same processes: not between containers."""
     exit_with_parent: int | None = None
     """Id of the process that starts this actor: end when that ends, however it does."""
     metrics_port: int | None = None

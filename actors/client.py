@@ -17,6 +17,7 @@ from typing import Any, Self
 import grpc
 import numpy as np
 
+from actors.shared_steps import SharedSteps, open_shared
 from seed.channel import connect
 from seed.errors import (
     IncompatibleError,
@@ -29,6 +30,7 @@ from seed.errors import (
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
 from seed.security import PLAIN_TEXT, Security
+from seed.step_memory import MEMORY_METADATA
 from seed.wire import (
     PROTOCOL_VERSION,
     SERVICE,
@@ -151,8 +153,11 @@ class PolicyStream:
         hello: Hello,
         timeout_s: float,
         security: Security = PLAIN_TEXT,
+        *,
+        shares_memory: bool = False,
     ) -> None:
-        """Opens the stream, showing the token, and waits for the welcome.
+        """Opens the stream, showing the token, and waits for the welcome. With `shares_memory`
+        steps and answers go past it, if the learner is on this machine and agrees.
 
         Raises:
           LearnerUnavailableError: no welcome within `timeout_s`, or no learner.
@@ -160,21 +165,27 @@ class PolicyStream:
           WireError, IncompatibleError: the learner refuses the hello.
         """
         self._hello = hello
+        self._shared: SharedSteps | None = None
         # Neither queue grows: a group sends nothing before its last step is answered.
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._responses: queue.SimpleQueue[pb.ActResponse | SeedError] = queue.SimpleQueue()
         self._requests.put(encode_hello(hello).SerializeToString())
-        self._call = act_method(channel)(iter(self._requests.get, None), metadata=security.metadata)
+        metadata = (*security.metadata, *([(MEMORY_METADATA, "wanted")] if shares_memory else ()))
+        self._call = act_method(channel)(iter(self._requests.get, None), metadata=metadata)
         self._reader = threading.Thread(target=self._read, name="policy-stream", daemon=True)
         self._reader.start()
         try:
             self.welcome = self._next("welcome", timeout_s).welcome
+            self._shared = open_shared(self._call.initial_metadata(), hello)
         except BaseException:
             self.close()
             raise
 
     def send(self, outputs: EnvOutputs) -> None:
-        """Hands one step of a group to gRPC; a lost connection shows in `receive`."""
+        """Hands over one step of a group; a lost connection shows in `receive`."""
+        if self._shared is not None:
+            self._shared.send(outputs)
+            return
         self._requests.put(encode_env_outputs(outputs, self._hello.spec))
 
     def receive(self) -> tuple[int, np.ndarray]:
@@ -184,6 +195,11 @@ class PolicyStream:
           LearnerUnavailableError: the connection or the learner is gone.
           WireError: either side sent what the other cannot accept.
         """
+        if self._shared is not None:
+            with contextlib.suppress(EOFError):  # then the stream says why
+                while (answer := self._shared.receive(LONGEST_WAIT_S)) is None:
+                    pass
+                return answer
         return decode_actions(self._next("actions").actions, self._hello)
 
     def close(self) -> None:
@@ -192,6 +208,8 @@ class PolicyStream:
         self._reader.join(_CLOSE_GRACE_S)
         self._call.cancel()
         self._reader.join()
+        if self._shared is not None:
+            self._shared.close()
 
     def __enter__(self) -> Self:
         return self

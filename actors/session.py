@@ -109,7 +109,13 @@ class Session:
         )
         with (
             open_channel(self.address, hello, security) as channel,
-            PolicyStream(channel, hello, args.connect_timeout_s, security) as stream,
+            PolicyStream(
+                channel,
+                hello,
+                args.connect_timeout_s,
+                security,
+                shares_memory=args.share_memory,
+            ) as stream,
         ):
             logging.info(
                 "connected to run %s at %s: %s, %d environments in %d groups",

@@ -204,13 +204,12 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
     num_batches = env_steps / metrics["inference/batch_size_mean"]
     forward_ms = 1000 * metrics["time/inference_forward_share"] * wall_s / num_batches
     num_envs = args.num_streams * args.num_groups * args.envs_per_group
-    return {
+    point = {
         "num_envs": num_envs,
         "num_streams": args.num_streams,
         "envs_per_message": args.envs_per_group,
         "env_steps_per_s": load["env_steps_per_s"],
         "learner_cpu_s_per_step": cpu_s / env_steps,
-        "ingress_cpu_s_per_step": ingress_cpu_s / env_steps,
         "generator_cpu_s_per_step": load["cpu_s_per_step"],
         "generator_cores": load["cores"],
         "batch_size_mean": metrics["inference/batch_size_mean"],
@@ -222,6 +221,9 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
         "round_trip_ms_p99": load["round_trip_ms_p99"],
         "learner_bytes_per_env": rss_bytes / num_envs,
     }
+    if args.ingress_processes:
+        point["ingress_cpu_s_per_step"] = ingress_cpu_s / env_steps
+    return point
 
 
 def _ingress_cpu_s(learner: LoadedLearner) -> float:

@@ -22,6 +22,7 @@ from learner.authentication import interceptors, server_credentials
 from learner.backend import Backend
 from learner.limits import Doorway, Limits, Seldom
 from learner.listening import bind
+from learner.local_steps import LocalSteps, offer
 from learner.session import Patience, Session, SilenceWatch
 from learner.transport import server_options
 from seed import wire
@@ -102,13 +103,19 @@ class InferenceService(pb_grpc.InferenceServicer):
             run_name = await self._backend.admit(hello.spec)
             seats = await self._backend.seat(hello)
         session = Session(hello, seats.slots)
+        local: LocalSteps | None = None
         writer = asyncio.create_task(_write_replies(session, context))
         try:
+            local = offer(context, hello)
+            if local is not None:
+                await context.send_initial_metadata(local.metadata)
             welcome = pb.Welcome(run_name=run_name, envs_connected=seats.envs_connected)
             session.outbox.put_nowait(pb.ActResponse(welcome=welcome))
-            await self._read_steps(session, context)
+            await self._read_steps(session, context, local)
         finally:
             self._close(session)
+            if local is not None:
+                local.close()
             # Not cancelled at once: a write that has begun cannot be taken back, and gRPC
             # sends no status while it is under way.
             session.outbox.put_nowait(None)
@@ -130,29 +137,33 @@ class InferenceService(pb_grpc.InferenceServicer):
         _check_version(message.hello.protocol_version)
         return wire.decode_hello(message.hello)
 
-    async def _read_steps(self, session: Session, context: grpc.aio.ServicerContext) -> None:
+    async def _read_steps(
+        self, session: Session, context: grpc.aio.ServicerContext, local: LocalSteps | None
+    ) -> None:
         """Submits what the actor sends until it ends its side of the stream."""
         limit_s = self._patience.step_s
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as deadline:
-                watch = SilenceWatch(session, limit_s, lambda: deadline.reschedule(loop.time()))
+
+                def end() -> None:
+                    deadline.reschedule(loop.time())
+
+                if local is not None:
+                    local.take(session, self._submit, end)
+                watch = SilenceWatch(session, limit_s, end)
                 try:
                     while (data := await context.read()) is not EOF:
-                        self._submit(session, data)
+                        self._submit(session, _decode_step(session, data))
                 finally:
                     watch.close()
         except TimeoutError as error:
+            if local is not None and local.error is not None:
+                raise local.error from None
             wanted = f"a step within {limit_s:g} s of the last answer"
             raise SilenceError(expected("env_outputs", wanted, "silence")) from error
 
-    def _submit(self, session: Session, data: bytes) -> None:
-        request = parse_request(data)
-        if request.message.WhichOneof("payload") != "env_outputs":
-            got = _payload(request.message)
-            raise WireError(expected("payload", "env_outputs after the hello", got))
-        step = request.message.env_outputs
-        outputs = wire.decode_env_outputs(step, session.hello, request.observations)
+    def _submit(self, session: Session, outputs: wire.EnvOutputs) -> None:
         deliver = partial(self._deliver, session, outputs.group)
         reply = partial(_call_on_loop, asyncio.get_running_loop(), deliver)
         self._backend.submit(session.make_request(outputs, reply))
@@ -171,6 +182,15 @@ class InferenceService(pb_grpc.InferenceServicer):
         # write the slots' state, which by then could be somebody else's.
         if not session.is_open and session.is_idle:
             self._backend.release(session.slots)
+
+
+def _decode_step(session: Session, data: bytes) -> wire.EnvOutputs:
+    request = parse_request(data)
+    if request.message.WhichOneof("payload") != "env_outputs":
+        got = _payload(request.message)
+        raise WireError(expected("payload", "env_outputs after the hello", got))
+    step = request.message.env_outputs
+    return wire.decode_env_outputs(step, session.hello, request.observations)
 
 
 def _call_on_loop(

@@ -43,6 +43,8 @@ class Session:
         self.hello = hello
         self.slots = slots
         self.is_open = True
+        self.send: Callable[[int, np.ndarray], None] = self._send_by_stream
+        """Takes a group's actions to the actor."""
         self.outbox: asyncio.Queue[pb.ActResponse | None] = asyncio.Queue()
         bounds = np.cumsum(hello.group_sizes)[:-1]
         self._slots_of_group = np.split(slots, bounds)
@@ -104,11 +106,14 @@ class Session:
         )
 
     def deliver(self, group: int, actions: np.ndarray) -> None:
-        """Queues the answer to a group's message for sending."""
+        """Sends the answer to a group's message, as its actor takes answers."""
         self._unanswered.discard(group)
         self._owes_since_s = self._now()
         if self.is_open:
-            self.outbox.put_nowait(wire.encode_actions(group, actions, self.hello.spec))
+            self.send(group, actions)
+
+    def _send_by_stream(self, group: int, actions: np.ndarray) -> None:
+        self.outbox.put_nowait(wire.encode_actions(group, actions, self.hello.spec))
 
 
 class SilenceWatch:

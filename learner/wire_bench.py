@@ -32,6 +32,8 @@ class WireArgs:
     """Environments in a message; observations are uint8 [84, 84]."""
     num_groups: int = 2
     """Groups of the actor."""
+    share_memory: bool = False
+    """Steps go through memory rather than gRPC."""
     seconds: float = 4.0
     """Seconds to measure for."""
 
@@ -42,6 +44,7 @@ def measure_wire(args: WireArgs) -> dict[str, float]:
     with learner.serving() as address:
         command = [sys.executable, "-m", "actors", "--learner", address]
         command += ["--exit-with-parent", str(os.getpid())]
+        command += ["--share-memory"] if args.share_memory else []
         actor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             learner.answered.wait()

@@ -83,6 +83,8 @@ class TrainArgs(LearnerArgs):
     have a private socket of their own."""
     num_actors: int = 1
     """Actor processes to start on this machine."""
+    share_memory: bool = True
+    """Let the local actors pass their steps through memory rather than gRPC (Linux)."""
     num_eval_actors: int = 0
     """Further actor processes that only evaluate, for eval/return_mean in the reports:
     each plays 4 environments greedily with the newest weights. Their steps are neither

@@ -52,6 +52,7 @@ def _train(argv: Sequence[str]) -> int:
         log_dir=args.run_dir,
         token_file=args.token_file,
         ingress_processes=args.config.learner.ingress_processes,
+        share_memory=args.share_memory,
     )
     return run_learner(preset, args, actors)
 

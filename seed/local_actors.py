@@ -45,6 +45,7 @@ class ActorProcesses:
         extra_args: Sequence[str] = (),
         token_file: Path | None = None,
         ingress_processes: int = 0,
+        share_memory: bool = True,
     ) -> None:
         """Chooses their names and address; nothing runs yet.
 
@@ -56,6 +57,7 @@ class ActorProcesses:
           extra_args: further flags of the `num_actors`.
           token_file: holds the token that the learner asks all of them for, if it does.
           ingress_processes: as the learner has it; they are spread over those.
+          share_memory: pass steps through memory rather than gRPC, where that is possible.
         """
         self._directory = Path(tempfile.mkdtemp(prefix="seed-"))
         self.address = f"unix:{self._directory / 'learner.sock'}"
@@ -63,6 +65,7 @@ class ActorProcesses:
         self._flags = {f"actor {i}": tuple(extra_args) for i in range(num_actors)}
         self._flags |= {f"eval actor {i}": _EVAL_FLAGS for i in range(num_eval_actors)}
         self._token_flags = ("--token-file", str(token_file)) if token_file else ()
+        self._memory_flags = ("--share-memory",) if share_memory else ()
         self._num_sockets = max(1, ingress_processes)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -103,7 +106,7 @@ class ActorProcesses:
         socket_index = list(self._flags).index(name) % self._num_sockets
         address = address_of_process(self.address, socket_index)
         command = [sys.executable, "-m", "actors", "--learner", address]
-        command += ["--exit-with-parent", str(os.getpid())]
+        command += ["--exit-with-parent", str(os.getpid()), *self._memory_flags]
         with self._log_path(name).open("ab") as log:
             # Own process group: Ctrl-C reaches the learner, which then ends its actors in order.
             # Not a session: Linux shares the cores evenly among sessions, whatever their niceness.

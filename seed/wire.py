@@ -137,50 +137,60 @@ def decode_env_outputs(
     if len(observations) != len(leaves):
         raise WireError(expected("observations", f"{len(leaves)} leaves", len(observations)))
     rewards = _from_bytes(message.rewards, "float32", (num_envs,), "rewards")
-    _check_values(rewards, "rewards")
     flags = _from_bytes(message.step_flags, "uint8", (num_envs,), "step_flags")
     if np.any(flags & ~np.uint8(_KNOWN_FLAGS)):
         raise WireError(expected("step_flags", f"sums of {_KNOWN_FLAGS:#b}", flags.max()))
     if len(message.episodes) > num_envs:
         wanted = f"at most one for each of {num_envs} environments"
         raise WireError(expected("episodes", wanted, len(message.episodes)))
-    return EnvOutputs(
+    outputs = EnvOutputs(
         group=group,
         observations=tuple(
-            _decode_leaf(buffer, leaf, num_envs)
+            _from_bytes(buffer, leaf.dtype, (num_envs, *leaf.shape), _field_of(leaf))
             for buffer, leaf in zip(observations, leaves, strict=True)
         ),
         rewards=rewards,
         is_first=(flags & pb.STEP_FLAG_IS_FIRST) != 0,
         terminated=(flags & pb.STEP_FLAG_TERMINATED) != 0,
         truncated=(flags & pb.STEP_FLAG_TRUNCATED) != 0,
-        episodes=[_decode_episode(e, num_envs) for e in message.episodes],
+        episodes=[Episode(e.env, e.episode_return, e.length) for e in message.episodes],
     )
+    check_values(outputs, hello.spec)
+    return outputs
 
 
-def _decode_leaf(buffer: Buffer, leaf: ArraySpec, num_envs: int) -> np.ndarray:
-    field = f"observations[{leaf.name!r}]"
-    array = _from_bytes(buffer, leaf.dtype, (num_envs, *leaf.shape), field)
-    _check_values(array, field)
-    if leaf.is_discrete and (array.min() < 0 or array.max() >= leaf.num_values):
-        got = f"{array.min()} .. {array.max()}"
-        raise WireError(expected(field, f"values in 0 .. {leaf.num_values - 1}", got))
-    return array
+def check_values(outputs: EnvOutputs, spec: EnvSpec) -> None:
+    """Raises WireError naming the field in which a step holds what nothing may learn from.
+
+    Counts and sizes are taken to be right.
+    """
+    _check_finite(outputs.rewards, "rewards")
+    for leaf, array in zip(spec.observations, outputs.observations, strict=True):
+        field = _field_of(leaf)
+        _check_finite(array, field)
+        if leaf.is_discrete and (array.min() < 0 or array.max() >= leaf.num_values):
+            got = f"{array.min()} .. {array.max()}"
+            raise WireError(expected(field, f"values in 0 .. {leaf.num_values - 1}", got))
+    for episode in outputs.episodes:
+        _check_episode(episode, len(outputs.rewards))
 
 
-def _check_values(array: np.ndarray, field: str) -> None:
+def _field_of(leaf: ArraySpec) -> str:
+    return f"observations[{leaf.name!r}]"
+
+
+def _check_finite(array: np.ndarray, field: str) -> None:
     """Refuses NaN and infinity: one of them would reach every weight."""
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise WireError(expected(field, "finite values", array[~np.isfinite(array)][0]))
 
 
-def _decode_episode(message: pb.Episode, num_envs: int) -> Episode:
-    if message.env >= num_envs:
-        raise WireError(expected("episodes.env", f"below {num_envs}", message.env))
-    if not math.isfinite(message.episode_return):
-        got = message.episode_return
+def _check_episode(episode: Episode, num_envs: int) -> None:
+    if not 0 <= episode.env < num_envs:
+        raise WireError(expected("episodes.env", f"below {num_envs}", episode.env))
+    if not math.isfinite(episode.episode_return):
+        got = episode.episode_return
         raise WireError(expected("episodes.episode_return", "a finite number", got))
-    return Episode(message.env, message.episode_return, message.length)
 
 
 def encode_actions(group: int, actions: np.ndarray, spec: EnvSpec) -> pb.ActResponse:

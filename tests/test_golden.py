@@ -87,11 +87,16 @@ def _check_transition(row: Unrolls, following: Unrolls) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "sizes", "ingress_processes"),
-    [*((ending, sizes, 0) for ending in ENDINGS for sizes in SIZES), ("mixed", "plain", 2)],
+    ("ending", "sizes", "ingress_processes", "flags"),
+    [
+        *((ending, sizes, 0, ()) for ending in ENDINGS for sizes in SIZES),
+        ("mixed", "plain", 2, ()),
+        ("mixed", "plain", 0, ("--share-memory",)),
+        ("every_step", "plain", 2, ("--share-memory",)),
+    ],
 )
 def test_counting_unrolls_are_exact_for_groups_of_any_size(
-    tmp_path: Path, ending: str, sizes: str, ingress_processes: int
+    tmp_path: Path, ending: str, sizes: str, ingress_processes: int, flags: tuple[str, ...]
 ) -> None:
     """Two actors with groups of different size share batches; every row is true."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS[ending])
@@ -104,8 +109,8 @@ def test_counting_unrolls_are_exact_for_groups_of_any_size(
             dataclasses.replace(SIZES[sizes], min_fill=1.0, max_wait_ms=5.0),
             ingress_processes=ingress_processes,
         ) as harness,
-        harness.actor("--envs-per-group", "3", "--num-groups", "1"),
-        harness.actor("--envs-per-group", "2", "--num-groups", "2"),
+        harness.actor("--envs-per-group", "3", "--num-groups", "1", *flags),
+        harness.actor("--envs-per-group", "2", "--num-groups", "2", *flags),
     ):
         harness.wait_for_more(40)
         _publish_changing_versions(harness, CountingAgent(UNROLL_LENGTH), _set_version)
@@ -117,16 +122,19 @@ def test_counting_unrolls_are_exact_for_groups_of_any_size(
     assert any(unroll.policy_versions.unique().numel() > 1 for unroll in columns)
 
 
-def test_actor_killed_and_replaced_mid_unroll_leaves_no_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flags", [(), ("--share-memory",)], ids=["grpc", "memory"])
+def test_actor_killed_and_replaced_mid_unroll_leaves_no_trace(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
     """Slots of a killed actor are reused; no unroll mixes the two, none is wrong."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
     with (
         ActingHarness(tmp_path, env, lambda spec: CountingAgent(UNROLL_LENGTH)) as harness,
-        harness.actor("--envs-per-group", "2"),
+        harness.actor("--envs-per-group", "2", *flags),
     ):
         num_started = 4
         for envs_per_group in (5, 1, 3, 4):
-            with harness.actor("--envs-per-group", str(envs_per_group)):
+            with harness.actor("--envs-per-group", str(envs_per_group), *flags):
                 num_started += 2 * envs_per_group
                 harness.wait_until(lambda unrolls, n=num_started: _num_starts(unrolls) == n)
                 harness.wait_for_more(20)

@@ -18,13 +18,13 @@ import numpy as np
 from learner.backend import Seats
 from learner.batcher import Request
 from learner.calls import Caller, OtherProcessError
-from learner.ingress.memory import GroupMemory, make_file, map_groups, path_of
-from learner.ingress.notices import ANSWERS, STEPS, StepNotice
 from learner.stopping import Stopped
 from seed import wire
 from seed.errors import LearnerUnavailableError
+from seed.notices import ANSWERS, STEPS, StepNotice
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
+from seed.step_memory import GroupMemory, make_file, map_groups, path_of
 
 _LOG = logging.getLogger(__name__)
 

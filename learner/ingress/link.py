@@ -16,10 +16,10 @@ import numpy as np
 
 from learner.backend import Seats
 from learner.batcher import Request
-from learner.ingress.memory import GroupMemory, map_groups
-from learner.ingress.notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 from learner.reception import Reception
+from seed.notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 from seed.specs import EnvSpec
+from seed.step_memory import GroupMemory, map_groups, open_file
 
 
 class _Session:
@@ -54,7 +54,7 @@ class Link:
 
     def seat(self, spec: EnvSpec, group_sizes: Sequence[int], is_eval: bool, path: str) -> Seats:
         """Seats an actor whose memory is the file at `path`, which is open till the answer."""
-        file = os.open(path, os.O_RDWR)
+        file = open_file(path)
         try:
             memory = map_groups(file, spec, group_sizes)
         finally:
@@ -101,7 +101,7 @@ class Link:
             self._reception.release(session.slots)
 
     def _submit(self, notice: StepNotice) -> None:
-        group = self._groups[notice.slot]
+        group = self._groups[notice.group]
         with self._lock:
             group.session.num_unanswered += 1
         self._reception.submit(

@@ -9,9 +9,11 @@ import pytest
 from actors.client import PolicyStream, fetch_task, open_channel
 from actors.envs import make_group
 from actors.group import EnvGroup
+from actors.shared_steps import open_shared
 from seed.config import EnvConfig
 from seed.errors import IncompatibleError, LearnerUnavailableError, SpecError, WireError
 from seed.pb import inference_pb2 as pb
+from seed.step_memory import MEMORY_METADATA
 from seed.wire import EnvOutputs, Hello
 from tests.actors.fake_learner import FakeLearner, serving
 
@@ -50,6 +52,34 @@ def test_steps_reach_the_learner_and_actions_come_back(address: str) -> None:
             sent = group.step(actions)
     assert learner.hellos == [hello]
     assert [e.length for row in learner.outputs for e in row.episodes] == [9, 9]
+
+
+def test_learner_that_shares_no_memory_gets_steps_by_grpc(address: str) -> None:
+    """An older one, or one on another machine: it is asked, and does not say."""
+    group, hello = _group()
+    with (
+        serving(FakeLearner(policy=lambda outputs: np.array([2, 1])), address),
+        open_channel(address, hello) as channel,
+        PolicyStream(channel, hello, _TIMEOUT_S, shares_memory=True) as stream,
+    ):
+        stream.send(group.reset())
+        index, actions = stream.receive()
+        assert (index, actions.tolist()) == (0, [2, 1])
+
+
+def test_memory_that_cannot_be_opened_is_done_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In another container the paths are nobody's, or something else's."""
+    file = tmp_path / "file"
+    file.write_text("something else")
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    _, hello = _group()
+    for path in (tmp_path / "nothing", file, link):
+        assert open_shared([(MEMORY_METADATA, f"{path} {path} {path}")], hello) is None
+        assert str(path) in caplog.messages[-1]
+    assert open_shared([("something", "else")], hello) is None
 
 
 def test_messages_larger_than_grpcs_default_limit_travel(address: str) -> None:

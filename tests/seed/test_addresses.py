@@ -2,7 +2,13 @@
 
 import pytest
 
-from seed.addresses import check_address, check_metrics_port, is_local, split_tcp
+from seed.addresses import (
+    address_of_process,
+    check_address,
+    check_metrics_port,
+    is_local,
+    split_tcp,
+)
 from seed.errors import ConfigError
 
 LOCAL = (
@@ -44,3 +50,9 @@ def test_metrics_port_is_a_port_or_none() -> None:
         check_metrics_port(port)
     with pytest.raises(ConfigError, match="^metrics_port: expected 0 .. 65535, got 65536"):
         check_metrics_port(65_536)
+
+
+def test_processes_share_a_port_but_not_a_socket_file() -> None:
+    """The first is where a single one would be."""
+    assert [address_of_process("h:1", index) for index in range(2)] == ["h:1", "h:1"]
+    assert [address_of_process("unix:s", index) for index in range(2)] == ["unix:s", "unix:s-1"]

@@ -74,7 +74,7 @@ def test_every_actor_has_the_address_and_a_log_of_its_own(
 ) -> None:
     """And ends with the learner, even if that is killed."""
     common = ["--learner", actors.address, "--exit-with-parent", str(os.getpid())]
-    assert [process.flags[:4] for process in started] == [common] * 3
+    assert [process.flags[:5] for process in started] == [[*common, "--share-memory"]] * 3
     logs = ["actor-0.log", "actor-1.log", "eval-actor-0.log"]
     assert [process.log for process in started] == [tmp_path / name for name in logs]
 
@@ -91,7 +91,7 @@ def test_evaluation_actors_play_in_one_small_group(
 ) -> None:
     """The others do as the learner says."""
     small = ["--role", "eval", "--num-groups", "1", "--envs-per-group", "4"]
-    assert [process.flags[4:] for process in started] == [[], [], small]
+    assert [process.flags[5:] for process in started] == [[], [], small]
 
 
 def test_further_flags_are_not_for_evaluation_actors(started: list[FakeProcess]) -> None:
@@ -99,7 +99,7 @@ def test_further_flags_are_not_for_evaluation_actors(started: list[FakeProcess])
     actors = ActorProcesses(1, num_eval_actors=1, extra_args=("--role", "eval", "--video", "x"))
     actors.start()
     actors.close()
-    assert started[0].flags[4:] == ["--role", "eval", "--video", "x"]
+    assert started[0].flags[5:] == ["--role", "eval", "--video", "x"]
     assert "--video" not in started[1].flags
 
 
@@ -109,7 +109,24 @@ def test_token_is_for_all_of_them(started: list[FakeProcess]) -> None:
     actors.start()
     actors.close()
     for process in started:
-        assert process.flags[4:6] == ["--token-file", "certs/token"]
+        assert process.flags[5:7] == ["--token-file", "certs/token"]
+
+
+def test_memory_is_not_shared_where_that_is_not_wanted(started: list[FakeProcess]) -> None:
+    """Steps then take the way that those of other machines take."""
+    actors = ActorProcesses(1, num_eval_actors=1, share_memory=False)
+    actors.start()
+    actors.close()
+    assert not any("--share-memory" in process.flags for process in started)
+
+
+def test_actors_are_spread_over_ingress_processes(started: list[FakeProcess]) -> None:
+    """Each of which has a socket of its own; evaluation actors are counted, too."""
+    actors = ActorProcesses(2, num_eval_actors=1, ingress_processes=2)
+    actors.start()
+    actors.close()
+    addresses = [process.flags[1] for process in started]
+    assert addresses == [actors.address, f"{actors.address}-1", actors.address]
 
 
 @pytest.mark.parametrize(("killed", "name"), [(1, "actor 1"), (2, "eval actor 0")])

@@ -2,7 +2,7 @@
 
 import itertools
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc
@@ -83,7 +83,11 @@ class FakeActor:
     """The actor's end of one stream, message by message."""
 
     def __init__(
-        self, address: str, security: Security = PLAIN_TEXT, timeout_s: float = TIMEOUT_S
+        self,
+        address: str,
+        security: Security = PLAIN_TEXT,
+        timeout_s: float = TIMEOUT_S,
+        metadata: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self._channel = connect(address, security, [("grpc.use_local_subchannel_pool", 1)])
         self._outgoing: queue.Queue[pb.ActRequest | bytes | None] = queue.Queue()
@@ -94,7 +98,9 @@ class FakeActor:
             response_deserializer=pb.ActResponse.FromString,
         )
         self._stream = act(
-            iter(self._outgoing.get, None), timeout=timeout_s, metadata=security.metadata
+            iter(self._outgoing.get, None),
+            timeout=timeout_s,
+            metadata=(*security.metadata, *metadata),
         )
 
     def send(self, message: pb.ActRequest | bytes) -> None:
@@ -120,6 +126,10 @@ class FakeActor:
     def receive(self) -> pb.ActResponse:
         """Returns the next message; raises as gRPC does."""
         return next(self._stream)
+
+    def first_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        """Returns what the server sent before its first message."""
+        return self._stream.initial_metadata()
 
     def finish_sending(self) -> None:
         """Ends its side of the stream."""

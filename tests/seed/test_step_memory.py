@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.ingress.memory import make_file, map_groups, path_of
 from seed.specs import ArraySpec, EnvSpec
+from seed.step_memory import make_file, map_groups, path_of
 from seed.wire import EnvOutputs, Episode
 from tests.learner.builders import GEAR, SCREEN, SPEED, env_spec
 
@@ -102,8 +102,8 @@ def test_another_process_maps_the_file_and_it_is_gone_with_the_last() -> None:
     (memory,) = map_groups(file, spec, [2])
     program = (
         "import os, sys, numpy\n"
-        "from learner.ingress.memory import map_groups\n"
-        "from tests.learner.ingress.test_memory import SPECS\n"
+        "from seed.step_memory import map_groups\n"
+        "from tests.seed.test_step_memory import SPECS\n"
         "(memory,) = map_groups(os.open(sys.argv[1], os.O_RDWR), SPECS['vector'], [2])\n"
         "memory.answer(numpy.array([5, 6]))\n"
     )

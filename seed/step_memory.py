@@ -1,10 +1,10 @@
-"""Memory in which a step and its answer pass between an ingress process and the learner.
+"""Memory in which a group's step and its answer pass between two processes of a machine.
 
-One anonymous file for each actor, made by the process that serves it. It is gone with
-the last process that maps it, however that ends.
+From an actor to the learner, or from the process that serves an actor. One anonymous
+file for each actor, gone with the last process that maps it, however that ends.
 
     file    group 0: observations  rewards  flags  episodes  actions   group 1: ...
-             written by the ingress process ------------'         '-- by the learner
+             written by who steps ----------------------'    '-- by who answers
 """
 
 import itertools
@@ -20,14 +20,21 @@ from seed.wire import EnvOutputs, Episode
 # As numpy aligns its own arrays where that is faster.
 _ALIGNMENT = 64
 
+# In the metadata of an Act stream: an actor's wish for such memory, and the learner's answer,
+# paths of the file, of the pipe of steps and of that of answers, with spaces between.
+MEMORY_METADATA = "seed-memory"
+
+# As it shows in /proc.
+_NAME = "seed-actor"
+
 _EPISODE = np.dtype([("env", np.int64), ("episode_return", np.float64), ("length", np.int64)])
 
 
 class GroupMemory:
     """One group's latest step and its answer: arrays in memory that two processes map.
 
-    The ingress process calls `write`, then tells the learner, which calls `read` and, once,
-    `answer`, and tells the ingress process, which calls `actions`, and may `write` again.
+    One process calls `write`, then tells the other, which calls `read` and, once, `answer`,
+    and tells the first, which calls `actions`, and may `write` again.
     """
 
     def __init__(
@@ -56,7 +63,7 @@ class GroupMemory:
 
     def read(self, num_episodes: int) -> EnvOutputs:
         """Returns the step, of which the observations are views, valid until the answer."""
-        flags = self._flags.copy()
+        flags = self._flags != 0
         episodes = self._episodes[:num_episodes].tolist() if num_episodes else ()
         return EnvOutputs(
             group=self._group,
@@ -79,14 +86,21 @@ class GroupMemory:
 
 def make_file(spec: EnvSpec, group_sizes: Sequence[int]) -> int:
     """Returns the descriptor of a new file with room for an actor's groups."""
-    descriptor = os.memfd_create("seed-actor")
+    descriptor = os.memfd_create(_NAME)
     os.ftruncate(descriptor, sum(_num_bytes(spec, size) for size in group_sizes))
     return descriptor
 
 
 def path_of(descriptor: int) -> str:
-    """Returns where another process of this user may open a file that is open here."""
+    """Returns where another process of this user may open a file or pipe that is open here."""
     return f"/proc/{os.getpid()}/fd/{descriptor}"
+
+
+def open_file(path: str) -> int:
+    """Opens what another process made by `make_file`; raises OSError if that is none."""
+    if not os.readlink(path).startswith(f"/memfd:{_NAME}"):
+        raise OSError(f"{path} is no file of steps")
+    return os.open(path, os.O_RDWR)
 
 
 def map_groups(descriptor: int, spec: EnvSpec, group_sizes: Sequence[int]) -> list[GroupMemory]:
@@ -109,7 +123,7 @@ def _layout(spec: EnvSpec, num_envs: int) -> list[tuple[np.dtype, tuple[int, ...
     return [
         *observations,
         (np.dtype(np.float32), (num_envs,)),
-        (np.dtype(np.bool_), (3, num_envs)),
+        (np.dtype(np.uint8), (3, num_envs)),
         (_EPISODE, (num_envs,)),
         (np.dtype(np.int64), (num_envs,)),
     ]

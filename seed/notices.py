@@ -1,6 +1,7 @@
 """Short records through a pipe: which group's memory holds a new step, or its answer.
 
-A group is told by its first slot, which nobody else has while its actor stays.
+Groups are numbered as the two ends agree: by the actor's own numbers where it is at one
+of them, else by the first slot, which nobody else has while the actor stays.
 """
 
 import os
@@ -15,7 +16,7 @@ _READ_BYTES = 64 * 1024
 class StepNotice(NamedTuple):
     """A group's step has been written."""
 
-    slot: int
+    group: int
     num_episodes: int
     submitted_at: float
     """Seconds on the monotonic clock, which all processes of a machine share."""
@@ -25,7 +26,7 @@ class StepNotice(NamedTuple):
 class AnswerNotice(NamedTuple):
     """A group's actions have been written."""
 
-    slot: int
+    group: int
 
 
 class NoticePipe:

@@ -1,0 +1,102 @@
+"""Steps of an actor on this machine, past gRPC: through memory that both map.
+
+Beside the actor's stream, which carries its hello and how it ends. Belongs to the server's
+event loop.
+
+    actor                                                    learner
+    hello, asking for it == stream ==>                       make file and pipes
+                         <== stream, first metadata ==       where they are
+    step  == memory, notice ==>                              take -> Request
+          <== memory, notice ==                              answer
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+
+import grpc
+import numpy as np
+
+from learner.session import Session
+from seed import wire
+from seed.errors import SeedError, WireError, expected
+from seed.notices import ANSWERS, STEPS, AnswerNotice, StepNotice
+from seed.step_memory import MEMORY_METADATA, make_file, map_groups, path_of
+
+# So that all notices of all groups find room in a pipe, and nobody waits to write one.
+_MAX_GROUPS = 1_000
+
+
+class LocalSteps:
+    """One actor's memory, from `offer` to `close`."""
+
+    def __init__(self, hello: wire.Hello) -> None:
+        self.error: SeedError | None = None
+        """What the actor did wrong."""
+        self._hello = hello
+        self._loop = asyncio.get_running_loop()
+        self._file = make_file(hello.spec, hello.group_sizes)
+        self._groups = map_groups(self._file, hello.spec, hello.group_sizes)
+        # The ends that the actor opens stay open here, too: how it ends shows in its stream.
+        self._steps = os.pipe()
+        self._answers = os.pipe()
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str]]:
+        """Where the actor finds what it needs."""
+        places = (self._file, self._steps[1], self._answers[0])
+        return ((MEMORY_METADATA, " ".join(map(path_of, places))),)
+
+    def take(
+        self,
+        session: Session,
+        submit: Callable[[Session, wire.EnvOutputs], None],
+        fail: Callable[[], None],
+    ) -> None:
+        """From now on hands each step of the session to `submit`. If it must not go on, `fail`
+        is called, and `error` says why."""
+
+        def receive() -> None:
+            # Not before: an actor that cannot open what it asked for uses its stream.
+            session.send = self._answer
+            try:
+                for notice in STEPS.read(self._steps[0]):
+                    submit(session, self._read(StepNotice._make(notice)))
+            except SeedError as error:
+                self.error = error
+                self._loop.remove_reader(self._steps[0])
+                fail()
+
+        self._loop.add_reader(self._steps[0], receive)
+
+    def close(self) -> None:
+        """Takes nothing more; the actor learns that no answer will come."""
+        self._loop.remove_reader(self._steps[0])
+        for descriptor in (self._file, *self._steps, *self._answers):
+            os.close(descriptor)
+
+    def _answer(self, group: int, actions: np.ndarray) -> None:
+        self._groups[group].answer(actions)
+        ANSWERS.write(self._answers[1], [AnswerNotice(group)])
+
+    def _read(self, notice: StepNotice) -> wire.EnvOutputs:
+        """Returns a step, checked as one that came by gRPC is."""
+        sizes = self._hello.group_sizes
+        if not 0 <= notice.group < len(sizes):
+            raise WireError(expected("group", f"below {len(sizes)}", notice.group))
+        if not 0 <= notice.num_episodes <= sizes[notice.group]:
+            wanted = f"at most one for each of {sizes[notice.group]} environments"
+            raise WireError(expected("episodes", wanted, notice.num_episodes))
+        outputs = self._groups[notice.group].read(notice.num_episodes)
+        wire.check_values(outputs, self._hello.spec)
+        return outputs
+
+
+def offer(context: grpc.aio.ServicerContext, hello: wire.Hello) -> LocalSteps | None:
+    """Returns memory for an actor that asks for it, over a unix socket; or None."""
+    asked = any(key == MEMORY_METADATA for key, _ in context.invocation_metadata() or ())
+    is_here = context.peer().startswith("unix:") and sys.platform == "linux"
+    if not asked or not is_here or len(hello.group_sizes) > _MAX_GROUPS:
+        return None
+    return LocalSteps(hello)
