@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
 from typing import Any
 
 from learner.calls import OtherProcessError, serve_calls
@@ -199,6 +200,8 @@ class _Process:
         _LOG.info("%s is process %d", name, self.pid)
         for connection in ends:
             connection.close()  # else nobody would notice that the process has ended
+        # An interpreter that ends without `stop` waits for its processes, too.
+        Finalize(self, self._stop.close, exitpriority=0)
         self._link = Link(reception, read_steps, write_answers)
         _serve(served_admissions, {"admit": reception.admit})
         self._calls = _serve(

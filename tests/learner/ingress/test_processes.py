@@ -3,6 +3,7 @@
 That they serve as a thread of the learner does is shown in tests/learner/server.
 """
 
+import contextlib
 import os
 import queue
 import select
@@ -49,6 +50,19 @@ def reception() -> Reception:
     return Reception(
         make_task=pb.Task, admit=lambda spec: "a-run", batcher=WatchedBatcher(), metrics=Metrics()
     )
+
+
+@contextlib.contextmanager
+def serving_at(
+    address: str, *, num_processes: int
+) -> Iterator[tuple[IngressProcesses, list[str], queue.Queue[BaseException]]]:
+    """Yields processes that serve, where they do, and what ends the run."""
+    failures: queue.Queue[BaseException] = queue.Queue()
+    server = IngressProcesses(reception(), [address], failures.put, num_processes=num_processes)
+    try:
+        yield server, server.start(), failures
+    finally:
+        server.close()
 
 
 def wait_for_end(pid: int) -> None:
@@ -107,36 +121,32 @@ def test_slots_of_a_killed_process_are_released_after_the_last_answer_only(
 
 def test_connections_to_a_port_are_spread_over_the_processes() -> None:
     """By the system: killing one of two takes some of many streams, but not all."""
-    failures: queue.Queue[BaseException] = queue.Queue()
-    server = IngressProcesses(reception(), ["127.0.0.1:0"], failures.put, num_processes=2)
-    (address,) = server.start()
-    actors = [FakeActor(address) for _ in range(32)]
-    for actor in actors:
-        actor.say_hello(1)
-    os.kill(server.pids[0], signal.SIGKILL)
-    wait_for_end(server.pids[0])
-    survivors = Visitor(address, 1, spec=SPEC).welcome.envs_connected
-    assert 1 < survivors < 32
-    server.close()
-    assert failures.empty()
+    with serving_at("127.0.0.1:0", num_processes=2) as (server, addresses, failures):
+        (address,) = addresses
+        actors = [FakeActor(address) for _ in range(32)]
+        for actor in actors:
+            actor.say_hello(1)
+        killed = server.pids[0]
+        os.kill(killed, signal.SIGKILL)
+        wait_for_end(killed)
+        survivors = Visitor(address, 1, spec=SPEC).welcome.envs_connected
+        assert 1 < survivors < 32
+        assert failures.empty()
 
 
 def test_process_that_is_killed_again_and_again_ends_the_run(tmp_path: Path) -> None:
     """With what happened; else it would be started for ever."""
-    failures: queue.Queue[BaseException] = queue.Queue()
     address = f"unix:{tmp_path / 'sock'}"
-    server = IngressProcesses(reception(), [address], failures.put, num_processes=1)
-    server.start()
-    for _ in range(4):
-        assert failures.empty()
-        Visitor(address, 1, spec=SPEC).vanish()
-        os.kill(server.pids[0], signal.SIGKILL)
-    error = failures.get(timeout=TIMEOUT_S)
+    with serving_at(address, num_processes=1) as (server, _, failures):
+        for _ in range(4):
+            assert failures.empty()
+            Visitor(address, 1, spec=SPEC).vanish()
+            os.kill(server.pids[0], signal.SIGKILL)
+        error = failures.get(timeout=TIMEOUT_S)
     assert isinstance(error, SeedError)
     assert str(error) == (
         "ingress process 0 was killed 4 times, each within 60 s of its start, at last by signal 9"
     )
-    server.close()
 
 
 _LEARNER = """
@@ -151,29 +161,54 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_end_with_a_killed_learner(tmp_path: Path) -> None:
-    """Nobody is left to end them; their actors are to try again."""
+@pytest.fixture
+def learner(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with two ingress processes, whose ids it prints; ends when its stdin does."""
     program = tmp_path / "serve.py"
     program.write_text(_LEARNER)
-    address = f"unix:{tmp_path / 'sock'}"
-    learner = subprocess.Popen(
-        [sys.executable, program, address],
+    with subprocess.Popen(
+        [sys.executable, program, f"unix:{tmp_path / 'sock'}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": os.fspath(ROOT)},
-    )
+    ) as process:
+        yield process
+        process.kill()
+
+
+def ingress_pids(learner: subprocess.Popen[bytes]) -> list[int]:
+    """Returns what the learner prints once it serves."""
     assert learner.stdout is not None
     pids = [int(word) for word in learner.stdout.readline().split()]
     assert len(pids) == 2
-    actor = FakeActor(address)
+    return pids
+
+
+def test_processes_end_with_a_killed_learner(
+    tmp_path: Path, learner: subprocess.Popen[bytes]
+) -> None:
+    """Nobody is left to end them; their actors are to try again."""
+    pids = ingress_pids(learner)
+    actor = FakeActor(f"unix:{tmp_path / 'sock'}")
     actor.say_hello(2)
     actor.send(first(2))
     learner.kill()
-    learner.communicate()
     for pid in pids:
         wait_for_end(pid)
     assert isinstance(error_from_status(*actor.status()), LearnerUnavailableError)
     actor.close()
+
+
+def test_learner_that_ends_without_closing_them_does_not_hang(
+    learner: subprocess.Popen[bytes],
+) -> None:
+    """After an error of its own, say: Python waits for a process's children."""
+    pids = ingress_pids(learner)
+    assert learner.stdin is not None
+    learner.stdin.close()
+    assert learner.wait(TIMEOUT_S) == 0
+    for pid in pids:
+        wait_for_end(pid)
 
 
 def test_processes_have_no_torch(serving: Serving) -> None:
@@ -191,8 +226,8 @@ def files_mapped_by(pid: int | str) -> set[str]:
 def test_memory_of_an_actor_is_gone_with_it(serving: Serving) -> None:
     """On both sides."""
     gone: set[str] = set()
-    for _ in range(3):
-        visitor = Visitor(serving.addresses[0], 2, 1, spec=SPEC)
+    for sizes in ((2, 1), (1,), (1, 1)):
+        visitor = Visitor(serving.addresses[0], *sizes, spec=SPEC)
         visitor.play(2)
         (file,) = files_mapped_by(serving.ingress_pids[0])
         assert file in files_mapped_by("self")
@@ -206,11 +241,9 @@ def test_memory_of_an_actor_is_gone_with_it(serving: Serving) -> None:
 
 def test_address_is_served_over_loopback_by_name() -> None:
     """A name may stand for several addresses, of which the machine need not have all."""
-    failures: queue.Queue[BaseException] = queue.Queue()
-    server = IngressProcesses(reception(), ["localhost:0"], failures.put, num_processes=1)
-    (address,) = server.start()
-    assert address.startswith("localhost:") and not address.endswith(":0")
-    with grpc.insecure_channel(address) as channel:
-        grpc.channel_ready_future(channel).result(TIMEOUT_S)
-    server.close()
-    assert failures.empty()
+    with serving_at("localhost:0", num_processes=1) as (_, addresses, failures):
+        (address,) = addresses
+        assert address.startswith("localhost:") and not address.endswith(":0")
+        with grpc.insecure_channel(address) as channel:
+            grpc.channel_ready_future(channel).result(TIMEOUT_S)
+        assert failures.empty()
