@@ -136,23 +136,35 @@ class RemoteBackend:
 
     def _seat(self, hello: wire.Hello) -> _Seated:
         """Runs on the thread of calls."""
-        sizes = hello.group_sizes
+        seats: Seats = self._calls.call("seat", sum(hello.group_sizes))
+        try:
+            memory = self._share_memory(seats, hello)
+        except BaseException:
+            self._vacate(seats)
+            raise
+        firsts = seats.slots[np.cumsum([0, *hello.group_sizes[:-1]])]
+        return _Seated(seats, dict(zip(firsts.tolist(), memory, strict=True)))
+
+    def _share_memory(self, seats: Seats, hello: wire.Hello) -> list[GroupMemory]:
+        sizes, is_eval = hello.group_sizes, hello.role == pb.ROLE_EVAL
         file = make_file(hello.spec, sizes)
         try:
             memory = map_groups(file, hello.spec, sizes)
-            is_eval = hello.role == pb.ROLE_EVAL
-            seats: Seats = self._calls.call("seat", hello.spec, sizes, is_eval, path_of(file))
+            place = (int(seats.slots[0]), hello.spec, sizes, is_eval, path_of(file))
+            self._calls.call("share_memory", *place)
         finally:
             os.close(file)
-        firsts = seats.slots[np.cumsum([0, *sizes[:-1]])]
-        return _Seated(seats, dict(zip(firsts.tolist(), memory, strict=True)))
+        return memory
 
     def _give_back(self, call: Future[_Seated]) -> None:
         """Takes back a seat whose actor has gone while it was being given."""
         if not call.cancelled() and call.exception() is None:
-            slot = int(call.result().seats.slots[0])
-            self._calls.tell("leave", slot)
-            self._calls.tell("release", slot)
+            self._vacate(call.result().seats)
+
+    def _vacate(self, seats: Seats) -> None:
+        slot = int(seats.slots[0])
+        self._calls.tell("leave", slot)
+        self._calls.tell("release", slot)
 
     def _send(self) -> None:
         notices, self._unsent = self._unsent, []

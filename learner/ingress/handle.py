@@ -210,6 +210,7 @@ class _Process:
                 "make_task": lambda: reception.make_task().SerializeToString(),
                 "count_refused": reception.count_refused,
                 "seat": self._link.seat,
+                "share_memory": self._link.share_memory,
                 "leave": self._link.leave,
                 "release": self._link.release,
                 **functions,

@@ -1,7 +1,7 @@
 """Between one ingress process and the learner: its actors' seats, their steps and answers.
 
-`seat`, `leave` and `release` are called by the thread that answers the process, `carry` by
-the one that reads its steps, answers come from the inference thread.
+`seat`, `share_memory`, `leave` and `release` are called by the thread that answers the
+process, `carry` by the one that reads its steps, answers come from the inference thread.
 """
 
 import contextlib
@@ -25,9 +25,8 @@ from seed.step_memory import GroupMemory, map_groups, open_file
 class _Session:
     """One actor."""
 
-    def __init__(self, slots: np.ndarray, *, is_eval: bool) -> None:
+    def __init__(self, slots: np.ndarray) -> None:
         self.slots = slots
-        self.is_eval = is_eval
         self.has_left = False
         self.num_unanswered = 0
 
@@ -35,6 +34,7 @@ class _Session:
 class _Group(NamedTuple):
     session: _Session
     slots: np.ndarray
+    is_eval: bool
     memory: GroupMemory
 
 
@@ -52,20 +52,26 @@ class Link:
         self._lock = threading.Lock()
         self._is_cut = False
 
-    def seat(self, spec: EnvSpec, group_sizes: Sequence[int], is_eval: bool, path: str) -> Seats:
-        """Seats an actor whose memory is the file at `path`, which is open till the answer."""
+    def seat(self, num_envs: int) -> Seats:
+        """Gives an actor slots, as its reception does, with the same errors."""
+        seats = self._reception.seat(num_envs)
+        self._sessions[int(seats.slots[0])] = _Session(seats.slots)
+        return seats
+
+    def share_memory(
+        self, slot: int, spec: EnvSpec, group_sizes: Sequence[int], is_eval: bool, path: str
+    ) -> None:
+        """Maps the file at `path`, which is open until this returns, for the steps of the actor
+        whose first slot this is."""
         file = open_file(path)
         try:
             memory = map_groups(file, spec, group_sizes)
         finally:
             os.close(file)
-        seats = self._reception.seat(sum(group_sizes))
-        session = _Session(seats.slots, is_eval=is_eval)
-        self._sessions[int(seats.slots[0])] = session
+        session = self._sessions[slot]
         bounds = np.cumsum(group_sizes)[:-1]
-        for slots, group in zip(np.split(seats.slots, bounds), memory, strict=True):
-            self._groups[int(slots[0])] = _Group(session, slots, group)
-        return seats
+        for slots, group in zip(np.split(session.slots, bounds), memory, strict=True):
+            self._groups[int(slots[0])] = _Group(session, slots, is_eval, group)
 
     def leave(self, slot: int) -> None:
         """Counts the actor whose first slot this is no longer."""
@@ -109,7 +115,7 @@ class Link:
                 outputs=group.memory.read(notice.num_episodes),
                 slots=group.slots,
                 is_session_start=notice.is_session_start,
-                is_eval=group.session.is_eval,
+                is_eval=group.is_eval,
                 reply=functools.partial(self._answer, group),
                 submitted_at=notice.submitted_at,
             )

@@ -29,17 +29,21 @@ Serve = Callable[..., Serving]
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
+def serve(tmp_path: Path, ingress_processes: int) -> Iterator[Serve]:
     """Starts a server with limits of some kind."""
     started: list[Serving] = []
 
     def start(limits: Limits, admit: Callable[[EnvSpec], str] | None = None) -> Serving:
-        started.append(Serving(tmp_path, admit, limits=limits))
+        started.append(Serving(tmp_path, admit, limits=limits, ingress_processes=ingress_processes))
         return started[-1]
 
     yield start
     for serving in started:
         serving.close()
+
+
+# Of each process that serves, or known a moment later where there are several.
+in_one_process = pytest.mark.parametrize("ingress_processes", [0], indirect=True)
 
 
 def assert_steps(actor: FakeActor) -> None:
@@ -85,6 +89,7 @@ def test_actors_that_only_evaluate_take_room_too(serve: Serve) -> None:
     assert actor.status()[0] is LATER
 
 
+@in_one_process
 def test_room_is_free_once_the_last_answer_is_given(serve: Serve) -> None:
     """Until then the slots of who left are held, and no slot lies beyond the limit."""
     serving = serve(Limits(max_envs=3))
@@ -103,6 +108,7 @@ def test_room_is_free_once_the_last_answer_is_given(serve: Serve) -> None:
     assert serving.inference.requests[-1].slots.tolist() == [0, 1, 2]
 
 
+@in_one_process
 def test_streams_beyond_those_that_may_say_nothing_are_to_come_again(serve: Serve) -> None:
     """The actors that were welcomed notice nothing; a place that is left is taken."""
     serving = serve(Limits(max_strangers=2))
@@ -131,6 +137,7 @@ def _first_refusal(serving: Serving) -> tuple[grpc.StatusCode, str]:
     raise AssertionError("nobody was refused")
 
 
+@in_one_process
 def test_streams_that_wait_for_their_welcome_count_as_strangers(serve: Serve) -> None:
     """Building networks takes seconds, in which any number could say hello."""
     admitting, go_on = threading.Semaphore(0), threading.Event()
