@@ -11,6 +11,10 @@ _BUSY = 0.1
 # Acting that is held up more than this share of its time is ahead of training.
 _HELD_UP = 0.1
 
+# A server thread that is on a core so much has little left: it takes turns with acting at
+# Python's interpreter lock.
+_SERVING = 0.6
+
 
 def verdict(report: Mapping[str, float]) -> str | None:
     """Returns what limits the run and what to do about it; None before it can be told.
@@ -34,6 +38,12 @@ def verdict(report: Mapping[str, float]) -> str | None:
         return (
             f"inference-bound: it is busy {1 - acting_waits:.0%} of the time, with batches of "
             f"{batch:.0f} of {envs:.0f} environments; raise envs_per_group"
+        )
+    serving = report.get("time/server_busy_share", 0.0)
+    if serving > _SERVING:
+        return (
+            f"serving-bound: the server thread is on a core {serving:.0%} of the time, with "
+            f"{envs:.0f} environments; raise envs_per_group or ingress_processes"
         )
     wanted = math.ceil(envs / (1 - trainer_waits)) if trainer_waits < 1 else 2 * envs
     return (

@@ -37,6 +37,12 @@ def report(trainer_wait: float, inference_wait: float, blocked: float = 0.0) -> 
             "environment-bound: the trainer waits 50% of the time; about 128 environments "
             "(now 64) on cores of their own would keep it busy",
         ),
+        (
+            report(0.5, 0.6) | {"time/server_busy_share": 0.72},
+            "serving-bound: the server thread is on a core 72% of the time, with 64 environments; "
+            "raise envs_per_group or ingress_processes",
+        ),
+        (report(0.5, 0.6) | {"time/server_busy_share": 0.3}, "environment-bound"),
         (report(1.0, 0.6), "environment-bound: the trainer waits 100% of the time; about 128"),
     ],
 )
