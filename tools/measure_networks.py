@@ -165,7 +165,11 @@ def measure_speed(link: Link, name: str, envs_per_group: int, seconds: float) ->
 def _row(network: Network, num_envs: int, reports: list[Report]) -> Report:
     first, last = reports[0], reports[-1]
     steps, seconds = (last[name] - first[name] for name in ("env_steps", "wall_s"))
-    latencies = [report["inference/latency_ms_p50"] for report in reports[1:]]
+    latency = "inference/latency_ms_p50"
+    # A report is without it where nobody was served for all of its window.
+    latencies = [report[latency] for report in reports[1:] if latency in report]
+    if not latencies:
+        raise SeedError(f"nobody was served over {network}")
     return {
         "envs": num_envs,
         **network._asdict(),
@@ -220,6 +224,23 @@ def measure_cut(link: Link, seconds: float) -> Report:
     }
 
 
+def measure(
+    cases: Sequence[str], seconds: float, cuts: Sequence[float], *, proxy: bool
+) -> dict[str, Any]:
+    """Returns each case's rows, and those of the cuts, with what they were measured on."""
+    command = shlex.join(["python", "-m", "tools.measure_networks", *sys.argv[1:]])
+    results: dict[str, Any] = {}
+    with PacketLink() if packet_link.may_be_made() and not proxy else ProxyLink() as link:
+        about = evidence_header(command) | {"network": link.kind}
+        for name in cases:
+            sizes = CASES[name].envs_per_group
+            speeds = [measure_speed(link, name, size, seconds) for size in sizes]
+            results[name] = about | {"rows": [row for rows in speeds for row in rows]}
+        if cuts:
+            results["cuts"] = about | {"rows": [measure_cut(link, each) for each in cuts]}
+    return results
+
+
 def tables(results: dict[str, Any]) -> str:
     """Returns the results as Markdown."""
     lines = ["| run | envs in flight | round trip ms | loss | env steps/s | the rule | share |"]
@@ -255,17 +276,12 @@ def main() -> int:
     )
     parser.add_argument("--proxy", action="store_true", help="the proxy, whatever the rights")
     options = parser.parse_args()
-    command = shlex.join(["python", "-m", "tools.measure_networks", *sys.argv[1:]])
     results = json.loads(options.out.read_text()) if options.out.exists() else {}
-    with PacketLink() if packet_link.may_be_made() and not options.proxy else ProxyLink() as link:
-        about = evidence_header(command) | {"network": link.kind}
-        for name in options.cases:
-            sizes = CASES[name].envs_per_group
-            speeds = [measure_speed(link, name, size, options.seconds) for size in sizes]
-            results[name] = about | {"rows": [row for rows in speeds for row in rows]}
-        if options.cuts:
-            rows = [measure_cut(link, seconds) for seconds in options.cuts]
-            results["cuts"] = about | {"rows": rows}
+    try:
+        results |= measure(options.cases, options.seconds, options.cuts, proxy=options.proxy)
+    except SeedError as error:
+        print(f"networks: {error}", file=sys.stderr)
+        return 1
     options.out.write_text(json.dumps(results, indent=2) + "\n")
     print(tables(results))
     return 0
