@@ -34,7 +34,7 @@ class Act(Protocol):
         slots: Tensor,
         greedy: Tensor | None,
     ) -> ActOutput:
-        """Returns what `Agent.act` gives; good until the next call."""
+        """Returns what `Agent.act` gives: the actions to keep, the rest until the next call."""
         ...
 
 
@@ -142,7 +142,9 @@ class PaddedAct:
         given = _Inputs(rows, state, slots, held.greedy.zero_() if greedy is None else greedy)
         for to, x in zip(tensors_of(held), tensors_of(given), strict=True):
             to.copy_(x, non_blocking=True)
-        return map_tensors(lambda x: x[:count], self._repeats[network, size]())
+        output = map_tensors(lambda x: x[:count], self._repeats[network, size]())
+        # They are still on their way to actors when the next batch is acted on.
+        return output._replace(actions=output.actions.clone())
 
     def _record(self, network: nn.Module, inputs: _Inputs) -> Callable[[], ActOutput]:
         rows, state, slots, greedy = inputs

@@ -140,6 +140,22 @@ def test_greedy_rows_are_those_that_are_asked_for(greedy: str | None) -> None:
 
 
 @torch.inference_mode()
+def test_actions_stay_when_the_next_batch_is_acted_on() -> None:
+    """Whoever sends them to actors may do so late; what else is given is overwritten."""
+    agent = AGENTS["vtrace"]
+    network = make_network(agent)
+    act, _ = make_padded(agent, network)
+    rows, state, others = random_batch(agent, 30, rng_seed=0)
+    first = act(network, rows, state, **others)
+    kept = copies(first)
+    rows, state, others = random_batch(agent, 30, rng_seed=1)
+    second = act(network, rows, state, **others)
+    assert torch.equal(first.actions, kept.actions)
+    assert not torch.equal(first.actions, second.actions)
+    assert not torch.equal(first.policy_outputs["logits"], kept.policy_outputs["logits"])
+
+
+@torch.inference_mode()
 def test_weights_written_in_place_act_at_once() -> None:
     """What was recorded reads them where they are, each network its own."""
     agent = AGENTS["vtrace"]
