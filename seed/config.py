@@ -230,9 +230,9 @@ class LearnerConfig:
     does not make it wait for acting. "auto": that on a CPU, a thread on a GPU."""
     ingress_processes: int = 0
     """Processes that serve the actors, so that gRPC leaves Python's interpreter lock to
-    acting: for where time/server_busy_share is near 1 and cores are idle (Linux). They
-    share a TCP port; of a unix socket each but the first has its own: PATH-1, PATH-2, ...
-    0: a thread of the learner."""
+    acting: for runs that are serving-bound while cores are idle (Linux). They share a TCP
+    port; of a unix socket each but the first has its own: PATH-1, PATH-2, ... 0: a thread
+    of the learner."""
     train_threads: int = 0
     """Threads that share the unrolls of one update, on the CPU; 0: half as many as there
     are cores, at most 4. Always 1 on a GPU."""
