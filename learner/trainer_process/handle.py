@@ -6,6 +6,7 @@ import multiprocessing
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,8 @@ class TrainerProcess:
         _LOG.info("trainer is process %d", self._process.pid)
         for connection in (served_calls, events, read_unrolls):
             connection.close()  # else nobody would notice that the process has ended
+        # An interpreter that ends without `close` waits for its processes, too.
+        Finalize(self, calls.close, exitpriority=0)
         self._call = Caller(calls)
         functions = {
             "acting_state": hooks.acting_state,
