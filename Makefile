@@ -100,6 +100,10 @@ replay-memory: $(STAMP) ## Measure what replay's sequences take, in memory and c
 bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against them.
 	$(BIN)/seed bench $(ARGS)
 
+.PHONY: bench-gpu
+bench-gpu: $(STAMP) ## Measure acting and training on a GPU, with each of its knobs: one JSON object in ten minutes.
+	$(BIN)/python -m tools.bench_gpu $(ARGS)
+
 .PHONY: scale
 scale: $(STAMP) ## Load one learner with 1 to 4,096 environments; write docs/results/scale.json and .png.
 	$(BIN)/seed load --json $(ARGS) > docs/results/scale.json.new

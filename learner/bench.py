@@ -70,7 +70,7 @@ def measure_forward(args: ForwardArgs) -> dict[str, float]:
     agent = make_agent(spec, config)
     results = {}
     for size in args.batch_sizes:
-        rows, state = _random_rows(spec, 1, size), agent.initial_state(size, torch.device("cpu"))
+        rows, state = random_rows(spec, 1, size), agent.initial_state(size, torch.device("cpu"))
         generator = torch.Generator().manual_seed(0)
         slots = torch.arange(size)
 
@@ -101,7 +101,7 @@ def measure_train(args: TrainArgs) -> dict[str, float]:
     sizes = sorted({-(-num_unrolls // parts) for parts in _PARTS_OF_BATCH})
     costs_s = []
     for size in sizes:
-        batch = _random_batch(spec, agent, config.agent, size)
+        batch = random_batch(spec, agent, config.agent, size)
         trainers: dict[nn.Module, Trainer] = {}
 
         def update(
@@ -144,7 +144,8 @@ def _cpu_seconds(work: Callable[[], None], seconds: float) -> float:
     return elapsed_s / calls
 
 
-def _random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
+def random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
+    """Returns rows [num_rows, batch_size] of one long episode, the same each time."""
     rng = np.random.default_rng(0)
     shape = (num_rows, batch_size)
     observations = tuple(
@@ -158,12 +159,12 @@ def _random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
     return Rows(observations, torch.zeros(shape), actions, none, none, none)
 
 
-def _random_batch(
+def random_batch(
     spec: EnvSpec, agent: Agent, config: VTraceConfig | R2D2Config, size: int
 ) -> Batch:
     """Returns `size` unrolls to train on, as acting with a fresh network would record them."""
     num_rows = config.num_rows
-    rows = _random_rows(spec, num_rows, size)
+    rows = random_rows(spec, num_rows, size)
     step = example_step(spec, agent, agent.build_network())
     outputs = {
         name: x.expand(num_rows, size, *x.shape[2:]).contiguous()

@@ -23,10 +23,12 @@ import numpy as np
 import torch
 import tyro
 
+from learner.acting import make_act
 from learner.agents.base import Agent
 from learner.agents.null import NullAgent
 from learner.agents.registry import make_agent
 from learner.batcher import Batcher
+from learner.device.streams import make_streams
 from learner.inference import InferenceEngine, run_inference
 from learner.ingress.handle import IngressProcesses
 from learner.limits import Limits
@@ -71,17 +73,28 @@ class LoadPointArgs:
     """See `python -m actors.load --help`."""
     seconds: float = 4.0
     """Seconds that count, once every slot's memory is filled."""
+    device: str = "cpu"
+    """Where the network is: "auto" (CUDA where there is one), "cpu", "cuda", ..."""
 
 
 class LoadedLearner:
     """The acting half of a learner, in this process; see `serving`."""
 
-    def __init__(self, policy: Policy, task: pb.Task, *, ingress_processes: int = 0) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        task: pb.Task,
+        *,
+        ingress_processes: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
+        """Acts on `device`, the CPU by default."""
         self.metrics = Metrics()
         self.ingress_pids: list[int] = []
         self.env_steps = 0
         """Answered so far."""
         self.answered = threading.Event()
+        self._device = device or torch.device("cpu")
         self._policy: Policy = policy
         self._task = task
         self._ingress_processes = ingress_processes
@@ -129,18 +142,28 @@ class LoadedLearner:
     def _make_inference(self, spec: EnvSpec) -> Callable[[], None]:
         if self._policy == "null":
             return self._answer_all
-        agent = _make_agent(self._policy, spec)
+        agent, streams = _make_agent(self._policy, spec), make_streams(self._device)
+        networks = [agent.build_network().to(self._device) for _ in range(2)]
+        generator = torch.Generator(self._device).manual_seed(0)
+        act = make_act(spec, agent, generator, InferenceConfig())
         engine = InferenceEngine(
             spec=spec,
             agent=agent,
-            weights=PublishedWeights(agent.build_network(), agent.build_network()),
+            weights=PublishedWeights(networks[0], networks[1], streams),
             emit=lambda completed: None,
             counters=self,
             metrics=self.metrics,
-            device=torch.device("cpu"),
-            generator=torch.Generator().manual_seed(0),
+            device=self._device,
+            generator=generator,
+            act=act,
         )
-        return lambda: run_inference(self._batcher, engine, self.metrics)
+
+        def run() -> None:
+            with streams.acting():
+                act.prepare(networks)
+                run_inference(self._batcher, engine, self.metrics)
+
+        return run
 
     def _answer_all(self) -> None:
         clock = self.metrics.clock("inference")
@@ -188,7 +211,10 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
     Raises:
       SeedError: the generator could not do its work.
     """
-    learner = LoadedLearner(args.policy, pb.Task(), ingress_processes=args.ingress_processes)
+    device = set_up_torch(args.device, torch_threads=1)
+    learner = LoadedLearner(
+        args.policy, pb.Task(), ingress_processes=args.ingress_processes, device=device
+    )
     with learner.serving() as address, _generator(args, address) as generator:
         rss_before = _resident_bytes()
         _next_line(generator)  # "measuring"
@@ -266,7 +292,6 @@ def _resident_bytes() -> int:
 
 def main(argv: Sequence[str]) -> int:
     """Measures one point and prints a JSON object; returns the exit code."""
-    set_up_torch("cpu", torch_threads=1)
     try:
         args = tyro.cli(LoadPointArgs, prog="python -m learner.load", args=argv)
         print(json.dumps(measure_load(args)))

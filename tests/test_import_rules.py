@@ -48,6 +48,7 @@ RULES = (
         ("learner",),
         ("learner.agents", "learner.networks", "learner.algos", "learner.records"),
     ),
+    Rule("learner.device", ("learner",), ("learner.device", "learner.agents", "learner.records")),
 )
 
 
