@@ -20,6 +20,7 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_smoke_measures_every_part() -> None:
     """A figure that could not be measured would be a text that says why."""

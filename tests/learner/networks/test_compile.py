@@ -25,6 +25,7 @@ NETWORK = NetworkConfig(torso="small_conv", lstm_size=4, frame_stack=2, center_i
 
 
 @NO_COMPILER
+@pytest.mark.slow
 def test_compiled_update_equals_the_plain_one() -> None:
     """Weights after three updates, with parts of a batch on two threads; and the names of
     what is saved stay."""
