@@ -41,6 +41,9 @@ class LocalSteps:
         # The ends that the actor opens stay open here, too: how it ends shows in its stream.
         self._steps = os.pipe()
         self._answers = os.pipe()
+        # Nobody else would be served while this process waits for an actor to read.
+        os.set_blocking(self._answers[1], False)
+        self._end: Callable[[], None] | None = None
 
     @property
     def metadata(self) -> tuple[tuple[str, str]]:
@@ -64,10 +67,9 @@ class LocalSteps:
                 for notice in STEPS.read(self._steps[0]):
                     submit(session, self._read(StepNotice._make(notice)))
             except SeedError as error:
-                self.error = error
-                self._loop.remove_reader(self._steps[0])
-                fail()
+                self._refuse(error)
 
+        self._end = fail
         self._loop.add_reader(self._steps[0], receive)
 
     def close(self) -> None:
@@ -78,7 +80,20 @@ class LocalSteps:
 
     def _answer(self, group: int, actions: np.ndarray) -> None:
         self._groups[group].answer(actions)
-        ANSWERS.write(self._answers[1], [AnswerNotice(group)])
+        try:
+            ANSWERS.write(self._answers[1], [AnswerNotice(group)])
+        except BlockingIOError:
+            wanted = "those of a group to be read before its next step"
+            self._refuse(WireError(expected("actions", wanted, "a pipe full of unread ones")))
+
+    def _refuse(self, error: SeedError) -> None:
+        """Ends the session for what its actor did."""
+        assert self._end is not None, "steps are taken"
+        if self.error is not None:
+            return
+        self.error = error
+        self._loop.remove_reader(self._steps[0])
+        self._end()
 
     def _read(self, notice: StepNotice) -> wire.EnvOutputs:
         """Returns a step, checked as one that came by gRPC is."""

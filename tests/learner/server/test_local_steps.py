@@ -1,7 +1,11 @@
 """Steps past gRPC: what an actor on this machine passes through memory is served alike."""
 
 import dataclasses
+import fcntl
 import os
+import struct
+import termios
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +146,30 @@ def test_second_step_of_a_group_that_waits_is_refused(serving: Serving, actor: L
     actor.shared.send(env_outputs(2))
     assert actor.stream.status()[1].startswith("group: expected one without an unanswered")
     held.reply(np.zeros(2, np.int64))
+
+
+def test_actor_that_reads_no_answers_is_refused_once_they_fill_the_pipe(
+    serving: Serving, actor: LocalActor
+) -> None:
+    """Whoever else is served does not wait for it to read."""
+    neighbour = LocalActor(serving.addresses[0], 1)
+    num_answers = fcntl.fcntl(actor.shared._answers, fcntl.F_SETPIPE_SZ, 4096) // 8
+    for count in range(num_answers):
+        actor.shared.send(starting(2))
+        wait_until_unread(actor.shared._answers, 8 * (count + 1))
+    actor.shared.send(starting(2))
+    code, details = actor.stream.status()
+    assert (code, details[:27]) == (INVALID, "actions: expected those of ")
+    assert neighbour.act(starting(1, value=3)) == (0, [3])
+    neighbour.close()
+
+
+def wait_until_unread(pipe: int, num_bytes: int) -> None:
+    """Returns once so much waits in a pipe."""
+    give_up = time.monotonic() + TIMEOUT_S
+    while struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0] < num_bytes:
+        assert time.monotonic() < give_up
+        time.sleep(1e-4)
 
 
 def test_actor_that_cannot_open_the_memory_uses_its_stream(serving: Serving) -> None:
