@@ -70,13 +70,13 @@ class FiniteGuard:
         metadata["policy_versions"] = json.dumps(batch.unrolls.policy_versions.unique().tolist())
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            safetensors.torch.save_file(tensors_of(batch), path, metadata)
+            safetensors.torch.save_file(named_tensors(batch), path, metadata)
         except (OSError, safetensors.SafetensorError) as error:
             return f"its batch could not be written: {error}"
         return f"its batch is in {path}"
 
 
-def tensors_of(batch: Batch) -> dict[str, Tensor]:
+def named_tensors(batch: Batch) -> dict[str, Tensor]:
     """Returns copies of all that the loss saw, by path: "rows.rewards", "initial_state.h"."""
     tensors = _named("", batch.unrolls)
     if batch.importance_weights is not None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from learner.agents.base import LossOutput
 from learner.experience import Batch
-from learner.finite_guard import MAX_DUMPS, FiniteGuard, tensors_of
+from learner.finite_guard import MAX_DUMPS, FiniteGuard, named_tensors
 from learner.metrics import Metrics, is_known
 from learner.records import Unrolls
 from learner.trainer import Trainer
@@ -154,7 +154,7 @@ def test_tensors_are_named_by_their_path() -> None:
     """Also those of dicts and tuples."""
     state = {"h": torch.zeros(2, 3)}
     unrolls = random_unrolls(env_spec(), 5, 2, state, seeded())
-    names = tensors_of(Batch(unrolls)).keys()
+    names = named_tensors(Batch(unrolls)).keys()
     assert {"initial_state.h", "policy_outputs.logits", "rows.observations.0"} <= names
 
 
