@@ -1,10 +1,13 @@
-"""One setting of the C library's allocator, made once at the start of a process."""
+"""Settings of the C library's allocator, made once at the start of a process."""
 
 import ctypes
 
 _M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
+_M_MMAP_MAX = -4
 _M_ARENA_MAX = -8
+
+# Freed memory at the end of the heap that a process keeps for what comes next.
+_KEPT_BYTES = 1024 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
@@ -17,7 +20,9 @@ def keep_freed_memory() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_TRIM_THRESHOLD, 256 * 1024 * 1024)
-        mallopt(_M_MMAP_THRESHOLD, 32 * 1024 * 1024)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        # No buffer is mapped by itself. A threshold would not do: it can be no higher than
+        # 32 MiB, which is the images of 297 Atari rows.
+        mallopt(_M_MMAP_MAX, 0)
         # The arenas of other threads give memory back whatever the thresholds say.
         mallopt(_M_ARENA_MAX, 1)
