@@ -2,7 +2,7 @@
 
 Small convolutions do not split well over threads inside one operation, but a batch
 splits perfectly: each thread takes some of the unrolls through the whole of forward
-and backward pass, and no more at once than its caches hold. Used by the trainer thread.
+and backward pass, some hundred rows at once. Used by the trainer thread.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +16,10 @@ from learner.networks import torsos
 from learner.ranks import Ranks
 from learner.records import Unrolls, select_unrolls
 
-# Rows that a CPU takes through forward and backward pass at once. Shallow network on Atari,
-# us a transition by unrolls of 21 rows: 317 (2), 276 (4), 254 (8), 246 (16), 327 (32).
-MAX_ROWS_ON_CPU = 350
+# Rows that a CPU takes through forward and backward pass at once: what more would save is
+# not worth their memory. Atari, us a transition by unrolls of 21 rows, shallow network: 265
+# (4), 245 (8), 234 (16), 229 (32), 226 (48); Nature's: 645 (4), 614 (8), 601 (16), 598 (32).
+MAX_ROWS_ON_CPU = 700
 
 
 class _Part(NamedTuple):
