@@ -127,19 +127,21 @@ class ImageInput(nn.Module):
     def forward(self, frames: Tensor, *, channels_last: bool = False) -> Tensor:
         """Reads frames [N, S, *shape]; the images' memory is laid out as asked for."""
         images = self._channels_first(frames)
-        # One pass over the pixels for conversion, mean, scale and layout. Frames may come
-        # as overlapping windows of their stack; `out` keeps that from the result.
-        if channels_last:
-            num_images, *channels, height, width = images.shape
-            out = torch.empty((num_images, height, width, *channels), device=images.device)
-            out = out.permute(0, 3, 4, 1, 2)
-        else:
-            out = torch.empty(images.shape, device=images.device)
+        order = (0, 3, 4, 1, 2) if channels_last else (0, 1, 2, 3, 4)  # each its own inverse
+        pixels = images.permute(order)
+        # Frames may come as overlapping windows of their stack; `out` keeps that from the
+        # result.
+        out = torch.empty(pixels.shape, device=pixels.device)
+        if not pixels.is_cuda:
+            # A GPU does it all in one pass. A CPU is faster in steps: bytes to their places,
+            # bytes to floats, floats to floats.
+            pixels = out.copy_(_stacked_last(pixels) if channels_last else pixels)
         if self.center is not None:
-            torch.add(self.center.mean * -self.scale, images, alpha=self.scale, out=out)
+            offset = (self.center.mean * -self.scale).expand_as(images[:1])
+            torch.add(offset.permute(order).contiguous(), pixels, alpha=self.scale, out=out)
         else:
-            torch.mul(images, self.scale, out=out)
-        return out.flatten(1, 2)
+            torch.mul(pixels, self.scale, out=out)
+        return out.permute(order).flatten(1, 2)
 
     def update_statistics(self, frames: Tensor) -> None:
         """Takes note of unstacked frames [N, *shape]."""
@@ -151,6 +153,15 @@ class ImageInput(nn.Module):
         if self.layout == "HWC":
             frames = frames.movedim(-1, 2)
         return frames.reshape(len(frames), -1, *self.frame_shape)
+
+
+def _stacked_last(pixels: Tensor) -> Tensor:
+    """Returns pixels [N, H, W, S, C] in that order in memory, frame by frame: at once it
+    takes far longer, as the innermost axis is so short."""
+    out = torch.empty(pixels.shape, dtype=pixels.dtype)
+    for to, frame in zip(out.unbind(3), pixels.unbind(3), strict=True):
+        to.copy_(frame)
+    return out
 
 
 class RunningMean(nn.Module):
@@ -246,7 +257,7 @@ _CONV_STACKS: dict[str, tuple[tuple[tuple[int, int, int], ...], int]] = {
 def _plain_convs(channels: int, layers: tuple[tuple[int, int, int], ...]) -> nn.Sequential:
     modules: list[nn.Module] = []
     for out_channels, kernel, stride in layers:
-        modules += [nn.Conv2d(channels, out_channels, kernel, stride), nn.ReLU()]
+        modules += [nn.Conv2d(channels, out_channels, kernel, stride), nn.ReLU(inplace=True)]
         channels = out_channels
     return nn.Sequential(*modules)
 
