@@ -1,6 +1,6 @@
 """Steps to a learner on this machine, past gRPC: through memory that both map.
 
-Used by `PolicyStream` on the actor's main thread; learner/local_steps.py draws what goes
+Used by `PolicyStream` on the actor's main thread; learner/serving/local_steps.py draws what goes
 which way.
 """
 

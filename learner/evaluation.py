@@ -20,9 +20,9 @@ from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint, load_checkpoint
 from learner.inference import InferenceEngine, run_inference
 from learner.metrics import Metrics
-from learner.reception import Reception
-from learner.server import check_same_environment
-from learner.serving import make_server
+from learner.serving.factory import make_server
+from learner.serving.reception import Reception
+from learner.serving.server import check_same_environment
 from learner.setup import LocalActors, StopRequest, set_up_torch
 from learner.threads import start_thread
 from learner.weights import PublishedWeights

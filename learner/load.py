@@ -31,10 +31,10 @@ from learner.batcher import Batcher
 from learner.device.streams import make_streams
 from learner.inference import InferenceEngine, run_inference
 from learner.ingress.handle import IngressProcesses
-from learner.limits import Limits
 from learner.metrics import Metrics
-from learner.reception import Reception
-from learner.serving import make_server
+from learner.serving.factory import make_server
+from learner.serving.limits import Limits
+from learner.serving.reception import Reception
 from learner.setup import set_up_torch
 from learner.stopping import Stopped
 from learner.threads import start_thread

@@ -15,12 +15,12 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
-from learner.listening import check_listen_addresses
 from learner.live_view import LiveView
 from learner.prometheus import PrometheusSink
 from learner.rank_reports import RankReports
 from learner.ranks import Ranks
 from learner.runtime import Learner
+from learner.serving.listening import check_listen_addresses
 from learner.setup import LocalActors, StopRequest, check_can_compile, device_of, set_up_torch
 from learner.sinks import JsonlSink, LogSink, Sink, SteadySink, TensorBoardSink
 from seed.args import LearnerArgs

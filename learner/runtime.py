@@ -23,13 +23,13 @@ from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
 from learner.counters import Counters
 from learner.ingress.handle import IngressProcesses
-from learner.limits import Limits
 from learner.metrics import Metrics
 from learner.ranks import Ranks, share_of
-from learner.reception import Reception
-from learner.server import ServerThread, check_same_environment
-from learner.serving import make_server
-from learner.session import Patience
+from learner.serving.factory import make_server
+from learner.serving.limits import Limits
+from learner.serving.reception import Reception
+from learner.serving.server import ServerThread, check_same_environment
+from learner.serving.session import Patience
 from learner.setup import trains_in_process
 from learner.trainer_process.handle import TrainerProcess
 from learner.training import LearnerHooks, Training

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from learner.limits import Limits
+from learner.serving.limits import Limits
 from seed.config import EnvConfig
 from tests.support.counting_agent import CountingAgent
 from tests.support.counting_env import ENV_ID

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.session import Patience
+from learner.serving.session import Patience
 from seed.config import EnvConfig
 from tests.support.counting_agent import CountingAgent
 from tests.support.counting_env import ENV_ID

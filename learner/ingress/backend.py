@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from learner.backend import Seats
 from learner.batcher import Request
 from learner.calls import Caller, OtherProcessError
+from learner.serving.backend import Seats
 from learner.stopping import Stopped
 from seed import wire
 from seed.errors import LearnerUnavailableError
@@ -66,7 +66,7 @@ class OrderedCaller:
 
 
 class RemoteBackend:
-    """See `learner.backend.Backend`. To be made on the event loop."""
+    """See `learner.serving.backend.Backend`. To be made on the event loop."""
 
     def __init__(
         self, calls: OrderedCaller, admissions: Caller, steps: Connection, answers: Connection

@@ -19,8 +19,8 @@ from learner.calls import OtherProcessError, serve_calls
 from learner.ingress.link import Link
 from learner.ingress.main import Ends, Settings, run_ingress_process
 from learner.ingress.ports import HeldAddress
-from learner.reception import Reception
-from learner.session import Patience
+from learner.serving.reception import Reception
+from learner.serving.session import Patience
 from learner.threads import start_thread
 from seed.addresses import address_of_process
 from seed.errors import ConfigError, SeedError, expected

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learner.backend import Seats
 from learner.batcher import Request
-from learner.reception import Reception
+from learner.serving.backend import Seats
+from learner.serving.reception import Reception
 from seed.notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 from seed.specs import EnvSpec
 from seed.step_memory import GroupMemory, map_groups, open_file

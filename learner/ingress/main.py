@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from learner.calls import Caller, portable
 from learner.ingress.backend import OrderedCaller, RemoteBackend
-from learner.limits import Limits
-from learner.server import ServerThread
-from learner.session import Patience
+from learner.serving.limits import Limits
+from learner.serving.server import ServerThread
+from learner.serving.session import Patience
 from seed.allocator import keep_freed_memory
 from seed.errors import SeedError
 from seed.logs import forward_log

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.profiles import QUICK
-from tests.learner.server.support import (
+from tests.learner.serving.support import (
     INVALID,
     PRECONDITION,
     FakeActor,

@@ -21,7 +21,7 @@ from seed.security import PLAIN_TEXT
 from seed.serialization import unstructure
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S, env_spec
-from tests.learner.server.support import INVALID, PRECONDITION, SPEC, FakeActor, hello
+from tests.learner.serving.support import INVALID, PRECONDITION, SPEC, FakeActor, hello
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from learner.authentication import server_credentials
+from learner.serving.authentication import server_credentials
 from seed.channel import access_problem, connect
 from seed.security import Security
 from tests.support.credentials import actor_security, learner_security

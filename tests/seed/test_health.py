@@ -8,7 +8,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from learner.authentication import server_credentials
+from learner.serving.authentication import server_credentials
 from seed import cli
 from tests.support.credentials import learner_security
 

@@ -22,12 +22,12 @@ from learner.batcher import Batcher
 from learner.counters import Counters
 from learner.inference import InferenceEngine, run_inference
 from learner.ingress.handle import IngressProcesses
-from learner.limits import Limits
 from learner.metrics import Metrics
-from learner.reception import Reception
 from learner.records import Unrolls
-from learner.serving import make_server
-from learner.session import Patience
+from learner.serving.factory import make_server
+from learner.serving.limits import Limits
+from learner.serving.reception import Reception
+from learner.serving.session import Patience
 from learner.threads import start_thread
 from learner.unrolls import Completed
 from learner.weights import PublishedWeights

@@ -10,9 +10,9 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-from learner.backend import Seats
 from learner.calls import Caller, serve_calls
 from learner.ingress.backend import OrderedCaller, RemoteBackend
+from learner.serving.backend import Seats
 from seed import wire
 from seed.errors import LearnerUnavailableError
 from seed.pb import inference_pb2 as pb

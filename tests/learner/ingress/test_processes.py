@@ -1,6 +1,6 @@
 """Ingress processes that are killed, and a learner that is: who notices, and what is left.
 
-That they serve as a thread of the learner does is shown in tests/learner/server.
+That they serve as a thread of the learner does is shown in tests/learner/serving.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ import pytest
 
 from learner.ingress.handle import IngressProcesses
 from learner.metrics import Metrics
-from learner.reception import Reception
+from learner.serving.reception import Reception
 from seed.errors import LearnerUnavailableError, SeedError, error_from_status
 from seed.pb import inference_pb2 as pb
 from tests.learner.builders import TIMEOUT_S
-from tests.learner.server.support import (
+from tests.learner.serving.support import (
     HELD,
     SPEC,
     FakeActor,

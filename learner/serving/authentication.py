@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
 
-from learner.limits import Seldom
+from learner.serving.limits import Seldom
 from seed.errors import AccessError, expected, status_of
 from seed.security import Security
 

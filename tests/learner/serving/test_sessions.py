@@ -11,7 +11,7 @@ from seed import wire
 from seed.errors import LearnerUnavailableError, error_from_status
 from seed.pb import inference_pb2 as pb
 from tests.learner.builders import TIMEOUT_S, env_outputs, in_thread
-from tests.learner.server.support import HELD, SPEC, Serving, first, hello, step
+from tests.learner.serving.support import HELD, SPEC, Serving, first, hello, step
 
 
 def test_actor_is_welcomed(serving: Serving) -> None:

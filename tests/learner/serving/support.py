@@ -10,12 +10,12 @@ import numpy as np
 
 from learner.batcher import Batcher, Request
 from learner.ingress.handle import IngressProcesses
-from learner.limits import Limits
 from learner.metrics import Metrics
-from learner.reception import Reception
-from learner.server import check_same_environment
-from learner.serving import make_server
-from learner.session import Patience
+from learner.serving.factory import make_server
+from learner.serving.limits import Limits
+from learner.serving.reception import Reception
+from learner.serving.server import check_same_environment
+from learner.serving.session import Patience
 from learner.stopping import Stopped
 from learner.threads import start_thread
 from seed import wire

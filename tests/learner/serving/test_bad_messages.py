@@ -10,7 +10,7 @@ from seed.pb import inference_pb2 as pb
 from seed.specs import ArraySpec
 from seed.wire import MAX_MESSAGE_BYTES
 from tests.learner.builders import SPEED, env_spec
-from tests.learner.server.support import (
+from tests.learner.serving.support import (
     HELD,
     INVALID,
     PRECONDITION,

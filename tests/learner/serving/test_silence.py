@@ -14,13 +14,13 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.limits import Limits
-from learner.session import Patience, Session
+from learner.serving.limits import Limits
+from learner.serving.session import Patience, Session
 from seed import wire
 from seed.errors import WireError
 from seed.pb import inference_pb2 as pb
 from tests.learner.builders import TIMEOUT_S, in_thread
-from tests.learner.server.support import HELD, INVALID, SPEC, Serving, first, step
+from tests.learner.serving.support import HELD, INVALID, SPEC, Serving, first, step
 from tests.support import quiet_actor
 
 LATE = grpc.StatusCode.DEADLINE_EXCEEDED

@@ -11,15 +11,15 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from learner.batcher import Batcher
 from learner.metrics import Metrics
-from learner.reception import Reception
-from learner.serving import make_server
+from learner.serving.factory import make_server
+from learner.serving.reception import Reception
 from learner.threads import start_thread
 from seed.channel import connect
 from seed.pb import inference_pb2 as pb
 from seed.security import Security
 from seed.wire import MAX_MESSAGE_BYTES
 from tests.learner.builders import TIMEOUT_S
-from tests.learner.server.support import FakeActor, FakeInference, WatchedBatcher, first, step
+from tests.learner.serving.support import FakeActor, FakeInference, WatchedBatcher, first, step
 from tests.support.credentials import actor_security, learner_security
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED

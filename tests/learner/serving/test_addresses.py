@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from learner.ingress.handle import IngressProcesses
-from learner.listening import check_listen_addresses
 from learner.metrics import Metrics
-from learner.reception import Reception
-from learner.server import ServerThread
-from learner.serving import make_server
+from learner.serving.factory import make_server
+from learner.serving.listening import check_listen_addresses
+from learner.serving.reception import Reception
+from learner.serving.server import ServerThread
 from seed.errors import ConfigError
 from seed.pb import inference_pb2 as pb
 from seed.security import Security
-from tests.learner.server.support import FakeActor, WatchedBatcher
+from tests.learner.serving.support import FakeActor, WatchedBatcher
 from tests.support.credentials import learner_security
 
 

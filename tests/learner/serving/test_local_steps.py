@@ -20,7 +20,7 @@ from seed.pb import inference_pb2 as pb
 from seed.step_memory import MEMORY_METADATA
 from seed.wire import EnvOutputs, Episode
 from tests.learner.builders import TIMEOUT_S, env_outputs
-from tests.learner.server.support import HELD, INVALID, SPEC, FakeActor, Serving, step
+from tests.learner.serving.support import HELD, INVALID, SPEC, FakeActor, Serving, step
 
 WISH = ((MEMORY_METADATA, "wanted"),)
 

@@ -18,13 +18,13 @@ from google.protobuf.message import DecodeError
 from grpc.aio import EOF  # pyright: ignore[reportAttributeAccessIssue] (missing in the stubs)
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from learner.authentication import interceptors, server_credentials
-from learner.backend import Backend
-from learner.limits import Doorway, Limits, Seldom
-from learner.listening import bind
-from learner.local_steps import LocalSteps, offer
-from learner.session import Patience, Session, SilenceWatch
-from learner.transport import server_options
+from learner.serving.authentication import interceptors, server_credentials
+from learner.serving.backend import Backend
+from learner.serving.limits import Doorway, Limits, Seldom
+from learner.serving.listening import bind
+from learner.serving.local_steps import LocalSteps, offer
+from learner.serving.session import Patience, Session, SilenceWatch
+from learner.serving.transport import server_options
 from seed import wire
 from seed.errors import (
     IncompatibleError,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 import grpc
 import numpy as np
 
-from learner.session import Session
+from learner.serving.session import Session
 from seed import wire
 from seed.errors import SeedError, WireError, expected
 from seed.notices import ANSWERS, STEPS, AnswerNotice, StepNotice

@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learner.backend import Seats
 from learner.batcher import Batcher
-from learner.limits import Limits, check_room
 from learner.metrics import Metrics
+from learner.serving.backend import Seats
+from learner.serving.limits import Limits, check_room
 from learner.slots import SlotAllocator
 from seed import wire
 from seed.pb import inference_pb2 as pb

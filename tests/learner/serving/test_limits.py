@@ -8,12 +8,12 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.limits import Limits, Seldom
+from learner.serving.limits import Limits, Seldom
 from seed.errors import LearnerUnavailableError, error_from_status
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S
-from tests.learner.server.support import (
+from tests.learner.serving.support import (
     HELD,
     PRECONDITION,
     FakeActor,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.learner.server.support import Serving
+from tests.learner.serving.support import Serving
 
 
 @pytest.fixture(params=[0, 2], ids=["thread", "processes"])

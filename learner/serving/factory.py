@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from learner.ingress.handle import IngressProcesses
-from learner.reception import LocalBackend, Reception
-from learner.server import ServerThread
-from learner.session import Patience
+from learner.serving.reception import LocalBackend, Reception
+from learner.serving.server import ServerThread
+from learner.serving.session import Patience
 from seed.security import PLAIN_TEXT, Security
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from learner.server import check_same_environment
+from learner.serving.server import check_same_environment
 from seed.errors import IncompatibleError
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S, env_spec
-from tests.learner.server.support import SPEC, Serving, first, hello, step
+from tests.learner.serving.support import SPEC, Serving, first, hello, step
 
 
 def test_actor_that_leaves_during_admission_is_forgotten(

@@ -3,7 +3,7 @@
 Read once, on the server thread, when the server is made.
 """
 
-from learner.session import Patience
+from learner.serving.session import Patience
 from seed import wire
 
 
