@@ -24,7 +24,7 @@ from seed.verdict import verdict
 
 _ONE_PASS = (
     *("--sample-reuse", "1", "--batch-size", "32", "--queue-batches", "1"),
-    *("--envs-per-group", "64", "--num-actors", "2"),
+    *("--num-actors", "2"),
 )
 
 # End-to-end cases: name -> command line of `seed train`.
@@ -32,13 +32,17 @@ CASES: dict[str, tuple[str, ...]] = {
     # The preset as it is, every unroll trained on twice.
     "pong-shallow": ("atari-vtrace-cpu",),
     # One pass over each sample in IMPALA's batches of 32 unrolls, as other systems are
-    # usually measured; enough environments that a batch is ready whenever one is wanted.
-    "pong-shallow-once": ("atari-vtrace-cpu", *_ONE_PASS),
+    # usually measured; enough environments that a batch is ready whenever one is wanted: 256
+    # here and below, in groups as they suit the network.
+    "pong-shallow-once": (
+        *("atari-vtrace-cpu", *_ONE_PASS),
+        *("--envs-per-group", "128", "--num-groups", "1"),
+    ),
     # An update is more than half of the work: one of two cores is too little for it. And
     # while inference works on all environments at once, none can use the other core.
     "pong-nature-once": (
         *("atari-vtrace-cpu", "--torso", "nature", *_ONE_PASS),
-        *("--train-threads", "2", "--max-inference-batch", "64"),
+        *("--envs-per-group", "64", "--train-threads", "2", "--max-inference-batch", "64"),
     ),
     # R2D2 with its preset, but for as many samples an insert as keep both of two cores busy;
     # what it held is not worth writing to disk.
