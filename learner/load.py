@@ -87,8 +87,9 @@ class LoadedLearner:
         *,
         ingress_processes: int = 0,
         device: torch.device | None = None,
+        batcher: Batcher | None = None,
     ) -> None:
-        """Acts on `device`, the CPU by default."""
+        """Acts on `device`, the CPU by default, and closes batches as a run does, by default."""
         self.metrics = Metrics()
         self.ingress_pids: list[int] = []
         self.env_steps = 0
@@ -98,7 +99,7 @@ class LoadedLearner:
         self._policy: Policy = policy
         self._task = task
         self._ingress_processes = ingress_processes
-        self._batcher = Batcher(InferenceConfig())
+        self._batcher = batcher or Batcher(InferenceConfig())
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._admission = threading.Lock()

@@ -5,9 +5,21 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tools.simulate_batching import RULES, WARM_UP_S, Device, Fleet, Outcome, Rule, Simulation
+from tools.record_arrivals import Recording
+from tools.simulate_batching import (
+    RULES,
+    WARM_UP_S,
+    Actors,
+    Device,
+    Fleet,
+    ModelActors,
+    Outcome,
+    RecordedActors,
+    Rule,
+    Simulation,
+)
 
-DEVICE = Device(name="test", fixed_s=1e-3, per_env_s=10e-6)
+DEVICE = Device(name="test", fixed_s=1e-3, per_env_s=10e-6, copies_of_recorded=1)
 FLEET = Fleet(name="test", num_actors=4, envs_per_group=8)
 RULE = {rule.name: rule for rule in RULES}
 
@@ -15,7 +27,12 @@ RULE = {rule.name: rule for rule in RULES}
 def outcome(rule: str, **changes: float) -> Outcome:
     """Returns what a rule makes of a second of `FLEET` with some changes."""
     fleet = dataclasses.replace(FLEET, **changes)
-    return Simulation(fleet, DEVICE, RULE[rule], WARM_UP_S + 1.0).run()
+    return simulated(ModelActors(fleet), rule)
+
+
+def simulated(actors: Actors, rule: str) -> Outcome:
+    """Returns what a rule makes of a second of these actors."""
+    return Simulation(actors, DEVICE, RULE[rule], WARM_UP_S + 1.0).run()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -41,3 +58,21 @@ def test_rate_rule_does_not_wait_for_the_dead() -> None:
     waiting, living = outcome("all or 10 ms", num_dead=2), outcome("rate, up to all", num_dead=2)
     assert np.median(waiting.latencies_s) > np.percentile(living.latencies_s, 99)
     assert sum(waiting.batch_sizes) < sum(living.batch_sizes)
+
+
+def test_recorded_group_takes_as_long_as_it_did() -> None:
+    """Over and over, from where its record was entered."""
+    actors = RecordedActors(Recording(4, 4, [[0.1, 0.2, 0.4]]), copies=1)
+    times = [actors.reports_at(0, answered_s=1.0) - 1.0 for _ in range(6)]
+    assert sorted(times[:3]) == pytest.approx([0.1, 0.2, 0.4])
+    assert times[3:] == times[:3]
+
+
+def test_copies_of_a_recorded_fleet_are_as_many_more_environments() -> None:
+    """Those of its silent actors are connected, too."""
+    actors = RecordedActors(Recording(12, 4, [[0.1], [0.2]]), copies=3)
+    assert (len(actors.groups), actors.num_connected_envs) == (6, 36)
+    sizes = simulated(actors, "whatever is there").batch_sizes
+    # Three groups report every 101 ms and three every 201: as often as when recorded, and the
+    # device's millisecond.
+    assert sum(sizes) == pytest.approx(3 * 4 * (1 / 0.101 + 1 / 0.201), rel=0.1)

@@ -1,22 +1,28 @@
-"""Compares rules for closing a batch, in virtual time: `python tools/simulate_batching.py`.
+"""Compares rules for closing a batch, in virtual time: `python -m tools.simulate_batching`.
 
-The batcher is the real one, with a clock that only events move; actors and device are
-models. The loop is closed, as it really is: a group steps again only once it has been
-answered, so a rule that makes groups wait also gets fewer of them. Deterministic: the
-same table on every machine.
+The batcher is the real one, with a clock that only events move; the device is a model, and
+so are the actors, or they report as recorded ones did (`tools/record_arrivals.py`). The loop
+is closed, as it really is: a group steps again only once it has been answered, so a rule that
+makes groups wait also gets fewer of them. Deterministic: the same table on every machine.
 """
 
 import dataclasses
+import functools
 import heapq
 import random
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from learner.batcher import Batcher, Request
 from seed.config import InferenceConfig
 from seed.wire import EnvOutputs
+from tools.record_arrivals import Recording, load_recordings
+
+RECORDINGS = Path(__file__).parent.parent / "docs" / "results" / "arrivals.json"
 
 SIMULATED_S = 5.0
 # What comes before counts for nothing: all groups report at once in the beginning.
@@ -30,6 +36,8 @@ class Device:
     name: str
     fixed_s: float
     per_env_s: float
+    copies_of_recorded: int
+    """Fleets like the recorded one that it serves: as many as keep it busy."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,8 +60,8 @@ class Fleet:
 
 # Pong with the shallow network on one CPU core; a ResNet on a GPU.
 DEVICES = (
-    Device(name="CPU", fixed_s=500e-6, per_env_s=80e-6),
-    Device(name="GPU", fixed_s=2e-3, per_env_s=5e-6),
+    Device(name="CPU", fixed_s=500e-6, per_env_s=80e-6, copies_of_recorded=1),
+    Device(name="GPU", fixed_s=2e-3, per_env_s=5e-6, copies_of_recorded=8),
 )
 
 _CPU_FLEETS = (
@@ -117,26 +125,84 @@ class Outcome:
     busy_s: float = 0.0
 
 
+class Actors(Protocol):
+    """Who reports, and when."""
+
+    num_connected_envs: int
+    envs_per_group: int
+    groups: range
+    """Those that report; 0 is the first."""
+
+    def reports_at(self, group: int, answered_s: float) -> float:
+        """Returns when a group reports next, if it has been answered at `answered_s`."""
+        ...
+
+
+class ModelActors:
+    """The actors of a `Fleet`: each steps one of its two groups at a time."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.num_connected_envs = 2 * fleet.num_actors * fleet.envs_per_group
+        self.envs_per_group = fleet.envs_per_group
+        self.groups = range(2 * (fleet.num_actors - fleet.num_dead))
+        self._fleet = fleet
+        self._rng = random.Random(0)
+        self._core_free_s = [0.0] * fleet.num_actors
+
+    def reports_at(self, group: int, answered_s: float) -> float:
+        actor, fleet = group // 2, self._fleet
+        step_s = fleet.envs_per_group * fleet.step_s * self._rng.uniform(0.8, 1.2)
+        if actor < fleet.num_slow:
+            step_s *= 4
+        start_s = max(answered_s, self._core_free_s[actor])
+        since_pause_s = start_s % fleet.pause_every_s
+        if start_s > fleet.pause_every_s and since_pause_s < fleet.pause_s:
+            start_s += fleet.pause_s - since_pause_s
+        self._core_free_s[actor] = start_s + step_s
+        return start_s + step_s
+
+
+class RecordedActors:
+    """Each group takes as long as it did when it was recorded, over and over.
+
+    Copies of a group begin elsewhere in its record, so that they do not move as one.
+    """
+
+    def __init__(self, recording: Recording, *, copies: int) -> None:
+        self.num_connected_envs = copies * recording.num_connected_envs
+        self.envs_per_group = recording.envs_per_group
+        self.groups = range(copies * len(recording.think_s))
+        rng = random.Random(0)
+        self._think_s = recording.think_s
+        self._next = [rng.randrange(len(self._record(group))) for group in self.groups]
+
+    def reports_at(self, group: int, answered_s: float) -> float:
+        record, index = self._record(group), self._next[group]
+        self._next[group] = (index + 1) % len(record)
+        return answered_s + record[index]
+
+    def _record(self, group: int) -> list[float]:
+        return self._think_s[group % len(self._think_s)]
+
+
 class Simulation:
     """One fleet, one device, one rule."""
 
     def __init__(
-        self, fleet: Fleet, device: Device, rule: Rule, seconds: float = SIMULATED_S
+        self, actors: Actors, device: Device, rule: Rule, seconds: float = SIMULATED_S
     ) -> None:
         self._seconds = seconds
-        self._fleet = fleet
+        self._actors = actors
         self._device = device
         self._now_s = 0.0
         self._batcher = rule.make(rule.config, lambda: self._now_s)
-        self._batcher.set_connected(2 * fleet.num_actors * fleet.envs_per_group)
-        self._rng = random.Random(0)
+        self._batcher.set_connected(actors.num_connected_envs)
         self._arrivals: list[tuple[float, int]] = []  # (when, group), a heap
-        self._core_free_s = [0.0] * fleet.num_actors
         self._outcome = Outcome()
 
     def run(self) -> Outcome:
         """Returns what happened between the warm-up and the end."""
-        for group in range(2 * (self._fleet.num_actors - self._fleet.num_dead)):
+        for group in self._actors.groups:
             self._step(group)
         while self._now_s < self._seconds:
             self._deliver()
@@ -154,7 +220,7 @@ class Simulation:
         """Submits what has arrived by now."""
         while self._arrivals and self._arrivals[0][0] <= self._now_s:
             arrived_s, group = heapq.heappop(self._arrivals)
-            self._batcher.submit(make_request(group, self._fleet.envs_per_group, arrived_s))
+            self._batcher.submit(make_request(group, self._actors.envs_per_group, arrived_s))
 
     def _act(self, batch: list[Request]) -> None:
         size = sum(request.num_envs for request in batch)
@@ -168,17 +234,8 @@ class Simulation:
             self._step(request.outputs.group)
 
     def _step(self, group: int) -> None:
-        """Schedules the arrival of a group's next step; its actor steps one at a time."""
-        actor, fleet = group // 2, self._fleet
-        step_s = fleet.envs_per_group * fleet.step_s * self._rng.uniform(0.8, 1.2)
-        if actor < fleet.num_slow:
-            step_s *= 4
-        start_s = max(self._now_s, self._core_free_s[actor])
-        since_pause_s = start_s % fleet.pause_every_s
-        if start_s > fleet.pause_every_s and since_pause_s < fleet.pause_s:
-            start_s += fleet.pause_s - since_pause_s
-        self._core_free_s[actor] = start_s + step_s
-        heapq.heappush(self._arrivals, (start_s + step_s, group))
+        reports_s = self._actors.reports_at(group, self._now_s)
+        heapq.heappush(self._arrivals, (reports_s, group))
 
 
 def make_request(group: int, num_envs: int, submitted_at: float) -> Request:
@@ -202,22 +259,35 @@ def make_request(group: int, num_envs: int, submitted_at: float) -> Request:
     )
 
 
-def table(device: Device) -> Iterator[str]:
+def table(device: Device, make_actors: dict[str, Callable[[], Actors]]) -> Iterator[str]:
     """Yields the lines of a Markdown table: every fleet under every rule."""
     yield "| fleet | rule | env steps/s | batch | p50 ms | p99 ms | p99/forward | device us/step |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    for fleet in FLEETS[device.name]:
+    for name, make in make_actors.items():
         for rule in RULES:
-            outcome = Simulation(fleet, device, rule).run()
+            outcome = Simulation(make(), device, rule).run()
             env_steps = sum(outcome.batch_sizes)
             size = float(np.mean(outcome.batch_sizes))
             p50, p99 = np.percentile(outcome.latencies_s, (50, 99)) * 1000
             forward_ms = 1000 * (device.fixed_s + size * device.per_env_s)
             yield (
-                f"| {fleet.name} | {rule.name} | {env_steps / (SIMULATED_S - WARM_UP_S):,.0f} "
+                f"| {name} | {rule.name} | {env_steps / (SIMULATED_S - WARM_UP_S):,.0f} "
                 f"| {size:.0f} | {p50:.1f} | {p99:.1f} | {p99 / forward_ms:.1f} "
                 f"| {1e6 * outcome.busy_s / env_steps:.0f} |"
             )
+
+
+def modelled(device: Device) -> dict[str, Callable[[], Actors]]:
+    """Returns what makes the actors of every `Fleet` for this device, by name."""
+    return {fleet.name: functools.partial(ModelActors, fleet) for fleet in FLEETS[device.name]}
+
+
+def recorded(device: Device, path: Path = RECORDINGS) -> dict[str, Callable[[], Actors]]:
+    """Returns what makes actors that report as recorded ones did, by scenario."""
+    return {
+        name: functools.partial(RecordedActors, recording, copies=device.copies_of_recorded)
+        for name, recording in load_recordings(path).items()
+    }
 
 
 def main() -> int:
@@ -227,7 +297,9 @@ def main() -> int:
             f"{device.name}: a batch of n takes {1000 * device.fixed_s:g} ms "
             f"+ n * {1e6 * device.per_env_s:g} us\n"
         )
-        print("\n".join(table(device)) + "\n")
+        print("\n".join(table(device, modelled(device))) + "\n")
+        print("the same, with actors that report as recorded ones did:\n")
+        print("\n".join(table(device, recorded(device))) + "\n")
     return 0
 
 
