@@ -44,7 +44,7 @@ $(STAMP): pyproject.toml constraints.txt
 train: $(STAMP) ## Train Pong on this machine's CPU, with a live view. Ctrl-C saves and ends.
 	$(BIN)/seed train atari-vtrace-cpu $(ARGS)
 
-test: $(STAMP) ## Run the tests; two slow ones only with ARGS="-m slow".
+test: $(STAMP) ## Run the tests; three slow ones only with ARGS="-m slow".
 	$(BIN)/python -m pytest $(ARGS)
 
 check: $(STAMP) $(CHECKERS_STAMP) protos-check ## Check format, style, types, import rules, generated code, manifests.

@@ -16,6 +16,7 @@ from tools.record_arrivals import (
 from tools.simulate_batching import RECORDINGS
 
 
+@pytest.mark.slow
 def test_actor_that_is_stopped_is_connected_and_silent() -> None:
     """Three real actors play Pong, one of them stopped: two groups each of the others report."""
     recording = record(SCENARIOS["one dead"], warm_up_s=0.0, seconds=1.0)
