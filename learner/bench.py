@@ -93,7 +93,7 @@ def measure_train(args: TrainArgs) -> dict[str, float]:
     """Returns the best CPU seconds per env step of one update.
 
     The unrolls of a batch go through the network all at once or in parts, as they do
-    where threads share an update: a large batch does not fit the caches.
+    where threads share an update; which is cheaper differs with the network.
     """
     config, spec = _load(args.run)
     agent = make_agent(spec, config)
