@@ -83,7 +83,7 @@ def _let_be(actors: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
 
 
 def _pause_all(actors: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    """A tenth of a second of every four: as when a fleet waits for new weights or a switch."""
+    """All stand still for 0.1 s of every 0.4 s, and then report at once."""
     _stop_now_and_then(actors, seconds, running_s=0.3, stopped_s=0.1)
 
 
