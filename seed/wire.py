@@ -6,6 +6,7 @@ bytes. Every decoder checks counts and sizes against the spec and raises
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -31,7 +32,11 @@ MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 # Names travel in refusals and logs.
 MAX_RUN_ID_LENGTH = 200
 
-_KNOWN_FLAGS = pb.STEP_FLAG_IS_FIRST | pb.STEP_FLAG_TERMINATED | pb.STEP_FLAG_TRUNCATED
+# In the order of the fields of `EnvOutputs`.
+_FLAGS = np.array(
+    [pb.STEP_FLAG_IS_FIRST, pb.STEP_FLAG_TERMINATED, pb.STEP_FLAG_TRUNCATED], np.uint8
+)
+_KNOWN_FLAGS = np.bitwise_or.reduce(_FLAGS)
 
 
 class Episode(NamedTuple):
@@ -74,6 +79,7 @@ class Hello:
     spec: EnvSpec
 
 
+@functools.cache
 def _little_endian(dtype: str) -> np.dtype:
     return np.dtype(dtype).newbyteorder("<")
 
@@ -84,7 +90,7 @@ def _to_bytes(array: np.ndarray, dtype: str) -> bytes:
 
 def _from_bytes(buffer: Buffer, dtype: str, shape: tuple[int, ...], field: str) -> np.ndarray:
     little = _little_endian(dtype)
-    wanted = int(np.prod(shape, dtype=np.int64)) * little.itemsize
+    wanted = math.prod(shape) * little.itemsize
     if len(buffer) != wanted:
         raise WireError(
             expected(field, f"{wanted} bytes for {dtype} {list(shape)}", f"{len(buffer)} bytes")
@@ -94,11 +100,7 @@ def _from_bytes(buffer: Buffer, dtype: str, shape: tuple[int, ...], field: str) 
 
 def encode_env_outputs(outputs: EnvOutputs, spec: EnvSpec) -> bytes:
     """Returns the serialised ActRequest that carries one step of a group."""
-    flags = (
-        outputs.is_first * np.uint8(pb.STEP_FLAG_IS_FIRST)
-        + outputs.terminated * np.uint8(pb.STEP_FLAG_TERMINATED)
-        + outputs.truncated * np.uint8(pb.STEP_FLAG_TRUNCATED)
-    )
+    flags = _FLAGS @ np.array([outputs.is_first, outputs.terminated, outputs.truncated])
     message = pb.EnvOutputs(
         group=outputs.group,
         rewards=_to_bytes(outputs.rewards, "float32"),
@@ -138,8 +140,9 @@ def decode_env_outputs(
         raise WireError(expected("observations", f"{len(leaves)} leaves", len(observations)))
     rewards = _from_bytes(message.rewards, "float32", (num_envs,), "rewards")
     flags = _from_bytes(message.step_flags, "uint8", (num_envs,), "step_flags")
-    if np.any(flags & ~np.uint8(_KNOWN_FLAGS)):
+    if np.bitwise_or.reduce(flags) & ~_KNOWN_FLAGS:
         raise WireError(expected("step_flags", f"sums of {_KNOWN_FLAGS:#b}", flags.max()))
+    is_first, terminated, truncated = (flags & _FLAGS[:, None]) != 0
     if len(message.episodes) > num_envs:
         wanted = f"at most one for each of {num_envs} environments"
         raise WireError(expected("episodes", wanted, len(message.episodes)))
@@ -150,9 +153,9 @@ def decode_env_outputs(
             for buffer, leaf in zip(observations, leaves, strict=True)
         ),
         rewards=rewards,
-        is_first=(flags & pb.STEP_FLAG_IS_FIRST) != 0,
-        terminated=(flags & pb.STEP_FLAG_TERMINATED) != 0,
-        truncated=(flags & pb.STEP_FLAG_TRUNCATED) != 0,
+        is_first=is_first,
+        terminated=terminated,
+        truncated=truncated,
         episodes=[Episode(e.env, e.episode_return, e.length) for e in message.episodes],
     )
     check_values(outputs, hello.spec)
