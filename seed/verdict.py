@@ -11,6 +11,9 @@ _BUSY = 0.1
 # Acting that is held up more than this share of its time is ahead of training.
 _HELD_UP = 0.1
 
+# Batches at least this full are as large as they can get.
+_FULL = 0.95
+
 # A server thread that is on a core so much has little left: it takes turns with acting at
 # Python's interpreter lock.
 _SERVING = 0.6
@@ -35,9 +38,11 @@ def verdict(report: Mapping[str, float]) -> str | None:
     batch = report.get("inference/batch_size_mean", 0.0)
     envs = report.get("envs/connected", 0.0)
     if acting_waits < _BUSY:
+        is_capped = report.get("inference/fill_ratio", 0.0) >= _FULL and batch < _FULL * envs
+        knob = "max_inference_batch, which they fill" if is_capped else "envs_per_group"
         return (
             f"inference-bound: it is busy {1 - acting_waits:.0%} of the time, with batches of "
-            f"{batch:.0f} of {envs:.0f} environments; raise envs_per_group"
+            f"{batch:.0f} of {envs:.0f} environments; raise {knob}"
         )
     serving = report.get("time/server_busy_share", 0.0)
     if serving > _SERVING:

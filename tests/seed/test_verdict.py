@@ -32,6 +32,17 @@ def report(trainer_wait: float, inference_wait: float, blocked: float = 0.0) -> 
             "inference-bound: it is busy 96% of the time, with batches of 37 of 64 environments; "
             "raise envs_per_group",
         ),
+        # More environments would not make larger batches.
+        (
+            report(0.5, 0.04) | {"inference/fill_ratio": 1.0},
+            "inference-bound: it is busy 96% of the time, with batches of 37 of 64 environments; "
+            "raise max_inference_batch, which they fill",
+        ),
+        (
+            report(0.5, 0.04) | {"inference/fill_ratio": 1.0, "inference/batch_size_mean": 64.0},
+            "inference-bound: it is busy 96% of the time, with batches of 64 of 64 environments; "
+            "raise envs_per_group",
+        ),
         (
             report(0.5, 0.6),
             "environment-bound: the trainer waits 50% of the time; about 128 environments "
