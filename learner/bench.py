@@ -32,6 +32,7 @@ from learner.wire_bench import WireArgs, measure_wire
 from seed.agent_config import R2D2Config, VTraceConfig
 from seed.config import RunConfig
 from seed.config_file import load_config
+from seed.errors import SeedError, require
 from seed.serialization import structure
 from seed.specs import EnvSpec
 
@@ -53,6 +54,11 @@ class ForwardArgs:
     seconds: float = 2.0
     """Seconds for each batch size and memory layout."""
 
+    def __post_init__(self) -> None:
+        smallest = min(self.batch_sizes, default=0)
+        require(smallest >= 1, "batch_sizes", "one or more of at least 1", self.batch_sizes)
+        require(self.seconds > 0, "seconds", "above 0", self.seconds)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainArgs:
@@ -62,6 +68,9 @@ class TrainArgs:
     """Run directory whose network, agent and optimiser to measure."""
     seconds: float = 4.0
     """Seconds for each memory layout."""
+
+    def __post_init__(self) -> None:
+        require(self.seconds > 0, "seconds", "above 0", self.seconds)
 
 
 def measure_forward(args: ForwardArgs) -> dict[str, float]:
@@ -179,6 +188,15 @@ def random_batch(
 
 def main(argv: Sequence[str]) -> int:
     """Measures one part and prints a JSON object; returns the exit code."""
+    try:
+        print(json.dumps(_measure(argv)))
+    except SeedError as error:
+        print(f"learner.bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measure(argv: Sequence[str]) -> dict[str, float]:
     set_up_torch("cpu", torch_threads=1)
     args = tyro.extras.subcommand_cli_from_dict(
         {"forward": ForwardArgs, "train": TrainArgs, "wire": WireArgs, "replay": ReplayArgs},
@@ -186,14 +204,12 @@ def main(argv: Sequence[str]) -> int:
         args=argv,
     )
     if isinstance(args, ForwardArgs):
-        print(json.dumps(measure_forward(args)))
-    elif isinstance(args, TrainArgs):
-        print(json.dumps(measure_train(args)))
-    elif isinstance(args, ReplayArgs):
-        print(json.dumps(measure_replay(args)))
-    else:
-        print(json.dumps(measure_wire(args)))
-    return 0
+        return measure_forward(args)
+    if isinstance(args, TrainArgs):
+        return measure_train(args)
+    if isinstance(args, ReplayArgs):
+        return measure_replay(args)
+    return measure_wire(args)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+import threading
 import time
 from typing import Literal
 
@@ -16,10 +17,14 @@ from seed import wire
 from seed.config import EnvConfig
 from seed.config_file import env_settings_to_json
 from seed.cpu_time import cpu_seconds_of
+from seed.errors import SeedError, require
 from seed.pb import inference_pb2 as pb
 
 # Past the connection's first messages.
 _WARM_UP_S = 0.5
+
+# How soon it is noticed that the actor has ended.
+_LOOK_EVERY_S = 0.2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,21 +42,43 @@ class WireArgs:
     seconds: float = 4.0
     """Seconds to measure for."""
 
+    def __post_init__(self) -> None:
+        require(self.envs_per_group >= 1, "envs_per_group", "at least 1", self.envs_per_group)
+        require(self.num_groups >= 1, "num_groups", "at least 1", self.num_groups)
+        require(self.seconds > 0, "seconds", "above 0", self.seconds)
+
 
 def measure_wire(args: WireArgs) -> dict[str, float]:
-    """Returns CPU seconds per env step on either side, and env steps per second."""
+    """Returns CPU seconds per env step on either side, and env steps per second.
+
+    Raises:
+      SeedError: the actor ended, as when the learner refuses it.
+    """
     learner = LoadedLearner(args.policy, _null_task(args))
     with learner.serving() as address:
         command = [sys.executable, "-m", "actors", "--learner", address]
         command += ["--exit-with-parent", str(os.getpid())]
         command += ["--share-memory"] if args.share_memory else []
-        actor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        actor = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         try:
-            learner.answered.wait()
+            wait_for_steps(learner.answered, actor)
             return _measure_window(args.seconds, learner, actor.pid)
         finally:
             actor.terminate()
             actor.wait()
+
+
+def wait_for_steps(answered: threading.Event, actor: subprocess.Popen[str]) -> None:
+    """Returns once a step was answered; raises SeedError if the actor ends before that.
+
+    Args:
+      answered: set by the learner.
+      actor: its standard error is a pipe.
+    """
+    while not answered.wait(_LOOK_EVERY_S):
+        if actor.poll() is not None:
+            _, errors = actor.communicate()
+            raise SeedError(f"the actor ended with code {actor.returncode}:\n{errors}")
 
 
 def _measure_window(seconds: float, learner: LoadedLearner, actor_pid: int) -> dict[str, float]:

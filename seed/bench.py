@@ -25,6 +25,9 @@ from seed.errors import require
 from seed.in_flight import advice
 from seed.provenance import evidence_header, num_cores
 
+# As many as `learner.bench replay` inserts together.
+_MIN_SEQUENCES = 64
+
 # Name of a result -> policy of `learner.bench wire`.
 _WIRE_POLICIES = {"wire": "null", "wire_store": "store"}
 
@@ -52,7 +55,15 @@ class BenchArgs:
     def __post_init__(self) -> None:
         for case in self.cases:
             require(case in CASES, "cases", f"of {', '.join(CASES)}", case)
-        require(self.replay_sequences >= 1, "replay_sequences", "at least 1", self.replay_sequences)
+        smallest = min(self.wire_envs, default=1)
+        require(smallest >= 1, "wire_envs", "sizes of at least 1", self.wire_envs)
+        wanted = f"at least {_MIN_SEQUENCES}"
+        require(
+            self.replay_sequences >= _MIN_SEQUENCES,
+            "replay_sequences",
+            wanted,
+            self.replay_sequences,
+        )
         require(self.rounds >= 1, "rounds", "at least 1", self.rounds)
         require(self.seconds >= REPORT_EVERY_S, "seconds", "at least 1", self.seconds)
         require(self.part_seconds > 0, "part_seconds", "above 0", self.part_seconds)

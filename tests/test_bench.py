@@ -4,22 +4,21 @@ import json
 import math
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from learner.wire_bench import wait_for_steps
 from seed.bench import render
+from seed.errors import SeedError
 
 
 def test_bench_reports_every_part_and_the_fraction() -> None:
     """The fraction is the rate over cores / (env + forward + train seconds per step)."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "seed.cli", "bench", "--json", "--cases", "catch"),
-            *("--seconds", "1", "--part-seconds", "0.2", "--wire-envs", "8"),
-            *("--replay-sequences", "64", "--rounds", "2"),
-        ],
-        capture_output=True,
-        text=True,
+    done = _run_module(
+        *("seed.cli", "bench", "--json", "--cases", "catch"),
+        *("--seconds", "1", "--part-seconds", "0.2", "--wire-envs", "8"),
+        *("--replay-sequences", "64", "--rounds", "2"),
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
@@ -49,9 +48,46 @@ def _needed_far_away(case: dict[str, float]) -> int:
     return math.ceil(case["env_steps_per_s"] * (0.05 + group_s + case["inference_ms_p50"] / 1000))
 
 
-def test_bench_refuses_a_case_that_does_not_exist() -> None:
-    """Naming those that do."""
-    command = [sys.executable, "-m", "seed.cli", "bench", "--cases", "nope"]
-    done = subprocess.run(command, capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("flags", "field"),
+    [
+        (("--cases", "nope"), "of pong-shallow, pong-shallow-once"),
+        (("--wire-envs", "0"), "wire_envs"),
+        (("--replay-sequences", "20"), "replay_sequences"),
+    ],
+)
+def test_bench_refuses_what_it_cannot_measure(flags: tuple[str, ...], field: str) -> None:
+    """Before it measures anything, naming the field."""
+    done = _run_module("seed.cli", "bench", *flags)
     assert done.returncode == 2
-    assert "pong-shallow" in done.stderr + done.stdout
+    assert field in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("part", "flags", "field"),
+    [
+        ("wire", ("--envs-per-group", "0"), "envs_per_group"),
+        ("replay", ("--sequences", "20"), "sequences"),
+        ("forward", ("--run", "x", "--batch-sizes", "0"), "batch_sizes"),
+        ("train", ("--run", "x", "--seconds", "0"), "seconds"),
+    ],
+)
+def test_parts_refuse_what_cannot_be_measured(
+    part: str, flags: tuple[str, ...], field: str
+) -> None:
+    """Some of it would be waited for for ever."""
+    done = _run_module("learner.bench", part, *flags)
+    assert done.returncode == 2
+    assert field in done.stderr
+
+
+def test_an_actor_that_ends_is_not_waited_for() -> None:
+    """What it said says why."""
+    command = [sys.executable, "-c", "raise SystemExit('refused')"]
+    actor = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    with pytest.raises(SeedError, match="the actor ended with code 1:\nrefused"):
+        wait_for_steps(threading.Event(), actor)
+
+
+def _run_module(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)

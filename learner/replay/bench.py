@@ -19,6 +19,7 @@ from learner.records import Unrolls, map_tensors
 from learner.replay.replay import Replay
 from learner.unrolls import Completed
 from seed.agent_config import R2D2Config
+from seed.errors import require
 from seed.presets import PRESETS
 from seed.specs import ArraySpec, EnvSpec
 
@@ -38,6 +39,13 @@ class ReplayArgs:
     screens: Path | None = None
     """File of real screens, as np.save writes uint8 [81, num_envs, 84, 84]; by default they
     are noise, which does not compress."""
+
+    def __post_init__(self) -> None:
+        require(self.num_envs >= 1, "num_envs", "at least 1", self.num_envs)
+        require(self.rounds >= 1, "rounds", "at least 1", self.rounds)
+        # With less room than one insert takes there would not be as many as samples wait for.
+        wanted = f"at least {self.num_envs}, as many as are inserted together"
+        require(self.sequences >= self.num_envs, "sequences", wanted, self.sequences)
 
 
 def measure_replay(args: ReplayArgs) -> dict[str, float]:
