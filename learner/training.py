@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
@@ -98,29 +99,14 @@ class Training:
         self._save_due_at = time.monotonic() + config.learner.checkpoint_every_s
 
         torch.manual_seed(config.rng_seed)
-        layout = config.learner.channels_last
-        network = lay_out(agent.build_network().to(device), channels_last=layout != "off")
-        num_threads = num_train_threads(device, config.learner.train_threads)
-        guard = self._make_guard(ranks)
-        self._trainer = Trainer(
-            agent,
-            network,
-            config.optimizer,
-            metrics,
-            num_threads,
-            ranks,
-            guard,
-            compile_torsos=config.learner.compile,
-        )
+        self._trainer = self._make_trainer()
         self._experience = self._make_experience(checkpoint)
         if checkpoint is not None:
             self._restore(checkpoint)
-        copies = [
-            lay_out(agent.build_network().to(device), channels_last=layout == "on")
-            for _ in range(3)
-        ]
+        layout = config.learner.channels_last
+        copies = [self._make_network(channels_last=layout == "on") for _ in range(3)]
         self.weights = PublishedWeights(copies[0], copies[1], make_streams(device))
-        self.weights.publish(network, progress.learner_steps)
+        self.weights.publish(self._trainer.network, progress.learner_steps)
         self._check = ZeroLagCheck(agent, copies[2], ZERO_LAG_CHECK_EVERY)
 
     def start(self) -> None:
@@ -163,10 +149,27 @@ class Training:
         self._trainer.close()
         self._ranks.leave()
 
-    def _make_guard(self, ranks: Ranks) -> FiniteGuard:
+    def _make_network(self, *, channels_last: bool) -> nn.Module:
+        network = self._agent.build_network().to(self._device)
+        return lay_out(network, channels_last=channels_last)
+
+    def _make_trainer(self) -> Trainer:
+        learner = self._config.learner
+        return Trainer(
+            self._agent,
+            self._make_network(channels_last=learner.channels_last != "off"),
+            self._config.optimizer,
+            self._metrics,
+            num_train_threads(self._device, learner.train_threads),
+            self._ranks,
+            self._make_guard(),
+            compile_torsos=learner.compile,
+        )
+
+    def _make_guard(self) -> FiniteGuard:
         directory = self._checkpoint_dir.with_name("non_finite")
-        if ranks.size > 1:
-            directory /= f"rank-{ranks.rank}"  # each has its own share of a batch
+        if self._ranks.size > 1:
+            directory /= f"rank-{self._ranks.rank}"  # each has its own share of a batch
         limit = self._config.optimizer.max_non_finite_updates
         return FiniteGuard(directory, self._metrics, max_in_a_row=limit)
 
