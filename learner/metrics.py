@@ -43,7 +43,8 @@ METRICS: dict[str, str] = {
     "optimizer/learning_rate": "step size of the latest update",
     "optimizer/grad_norm_mean": "global gradient norm before clipping, mean over updates",
     "inference/batch_size_mean": "environments in a forward pass, mean",
-    "inference/fill_ratio": "share of the connected environments in a forward pass, mean, [0, 1]",
+    "inference/fill_ratio": "environments in a forward pass as a share of all connected, or of "
+    "max_inference_batch if that is less, mean, [0, 1]",
     "inference/latency_ms_p50": "ms from a message's arrival to its answer, median",
     "inference/latency_ms_p99": "the same, 99th percentile",
     "queue/unrolls": "unrolls waiting for the trainer at the time of the report",
@@ -56,7 +57,7 @@ METRICS: dict[str, str] = {
     "actors/refused": "streams that the learner ended in the window, for what their actor sent or "
     "did not send, or for want of room; the log says why",
     "time/*_share": "<thread>_<activity>: share of the window that the thread spent so, [0, 1]; "
-    "busy: on a core, whatever it did",
+    "busy: on a core, whatever it did; of several servers the busiest",
 }
 
 # Of these, which only ever grow while a run goes on without a restart.
@@ -110,25 +111,29 @@ class ThreadClock:
 
 
 class CpuClock:
-    """How busy a thread is whose activities cannot be told apart. Made on that thread."""
+    """How busy a thread is whose activities cannot be told apart."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], cpu_s: Callable[[], float]) -> None:
+        """`cpu_s` tells what the thread has used, in seconds; OSError once it has ended."""
         self._now = now
-        self._clock_id = time.pthread_getcpuclockid(threading.get_ident())
-        self._since_s, self._busy_s = now(), self._cpu_s()
+        self._cpu_s = cpu_s
+        self._since_s, self._busy_s = now(), cpu_s()
 
-    def drain(self) -> dict[str, float]:
-        """Returns the share of the window that the thread was on a core, and begins anew."""
+    def drain(self) -> float | None:
+        """Returns the share of the window that the thread was on a core, and begins anew;
+        None if there is none to tell."""
         try:
             now_s, busy_s = self._now(), self._cpu_s()
-        except OSError:  # the thread has ended
-            return {}
+        except OSError:
+            return None
         elapsed_s, spent_s = now_s - self._since_s, busy_s - self._busy_s
         self._since_s, self._busy_s = now_s, busy_s
-        return {"busy": spent_s / elapsed_s} if elapsed_s > 0 else {}
+        return spent_s / elapsed_s if elapsed_s > 0 else None
 
-    def _cpu_s(self) -> float:
-        return time.clock_gettime(self._clock_id)
+
+def _this_threads_cpu_s() -> Callable[[], float]:
+    clock_id = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(clock_id)
 
 
 class Metrics:
@@ -148,7 +153,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._gauges: dict[str, float] = {}
         self._clocks: dict[str, ThreadClock] = {}
-        self._cpu_clocks: dict[str, CpuClock] = {}
+        self._cpu_clocks: dict[str, list[CpuClock]] = {}
         self._open_window()
 
     def mean(self, name: str, value: float, weight: float = 1.0) -> None:
@@ -184,15 +189,20 @@ class Metrics:
         with self._lock:
             return self._clocks.setdefault(thread_name, ThreadClock(self._now))
 
-    def watch_cpu(self, thread_name: str) -> None:
-        """From now on reports the calling thread's `time/<thread_name>_busy_share`.
+    def watch_cpu(self, thread_name: str, cpu_s: Callable[[], float] | None = None) -> None:
+        """From now on reports a thread's `time/<thread_name>_busy_share`: of several threads
+        by one name the busiest one's.
 
-        Not on macOS, which does not tell.
+        Args:
+          thread_name: what the metric calls it.
+          cpu_s: returns the CPU seconds that it has used, and raises OSError once it has
+            ended; by default it is the calling thread, but not on macOS, which does not tell.
         """
-        if not hasattr(time, "pthread_getcpuclockid"):
+        if cpu_s is None and not hasattr(time, "pthread_getcpuclockid"):
             return
+        clock = CpuClock(self._now, cpu_s or _this_threads_cpu_s())
         with self._lock:
-            self._cpu_clocks[thread_name] = CpuClock(self._now)
+            self._cpu_clocks.setdefault(thread_name, []).append(clock)
 
     def drain(self) -> dict[str, float]:
         """Returns name -> value of the window, and begins a new one."""
@@ -200,7 +210,7 @@ class Metrics:
             weighted_sums, weights = self._weighted_sums, self._weights
             maxima, sums, samples = self._maxima, self._sums, self._samples
             report = dict(self._gauges)
-            clocks: dict[str, ThreadClock | CpuClock] = self._clocks | self._cpu_clocks
+            clocks, cpu_clocks = dict(self._clocks), dict(self._cpu_clocks)
             self._open_window()
         report |= {name: weighted_sums[name] / weight for name, weight in weights.items() if weight}
         report |= maxima
@@ -209,6 +219,10 @@ class Metrics:
         for thread, clock in clocks.items():
             for activity, share in clock.drain().items():
                 report[f"time/{thread}_{activity}_share"] = share
+        for thread, each in cpu_clocks.items():
+            shares = [share for clock in each if (share := clock.drain()) is not None]
+            if shares:
+                report[f"time/{thread}_busy_share"] = max(shares)
         return {name: float(value) for name, value in report.items()}
 
     def _open_window(self) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
 from typing import Any
@@ -23,6 +24,7 @@ from learner.serving.reception import Reception
 from learner.serving.session import Patience
 from learner.threads import start_thread
 from seed.addresses import address_of_process
+from seed.cpu_time import cpu_seconds_of_thread
 from seed.errors import ConfigError, SeedError, expected
 from seed.logs import take_record
 from seed.security import PLAIN_TEXT, Security
@@ -197,6 +199,7 @@ class _Process:
             target=run_ingress_process, args=(settings, ends), name=name, daemon=True
         )
         self._process.start()
+        self._metrics = reception.metrics
         _LOG.info("%s is process %d", name, self.pid)
         for connection in ends:
             connection.close()  # else nobody would notice that the process has ended
@@ -209,6 +212,7 @@ class _Process:
             {
                 "make_task": lambda: reception.make_task().SerializeToString(),
                 "count_refused": reception.count_refused,
+                "watch_server": self._watch_server,
                 "seat": self._link.seat,
                 "share_memory": self._link.share_memory,
                 "leave": self._link.leave,
@@ -230,6 +234,9 @@ class _Process:
         self._link.cut()
         assert self._process.exitcode is not None
         return self._process.exitcode
+
+    def _watch_server(self, thread_id: int) -> None:
+        self._metrics.watch_cpu("server", partial(cpu_seconds_of_thread, self.pid, thread_id))
 
     def stop(self) -> None:
         """Asks it to end."""

@@ -8,6 +8,7 @@ from seed import quiet_grpc  # noqa: F401, I001 (before anything imports gRPC)
 
 import contextlib
 import signal
+import threading
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
@@ -51,8 +52,13 @@ def run_ingress_process(settings: Settings, ends: Ends) -> None:
     keep_freed_memory()
     calls, admissions = OrderedCaller(ends.calls), Caller(ends.admissions)
     forward_log(lambda record: calls.tell("log", record))
+
+    def make_backend() -> RemoteBackend:
+        calls.tell("watch_server", threading.get_native_id())
+        return RemoteBackend(calls, admissions, ends.steps, ends.answers)
+
     server = ServerThread(
-        lambda: RemoteBackend(calls, admissions, ends.steps, ends.answers),
+        make_backend,
         settings.addresses,
         lambda error: calls.tell("failed", portable(error)),
         settings.security,

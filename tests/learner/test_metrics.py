@@ -1,6 +1,7 @@
 """Metrics: what each kind of value reports over a window, and where a thread's time goes."""
 
 import threading
+from functools import partial
 from pathlib import Path
 from time import thread_time
 
@@ -151,6 +152,27 @@ def test_busy_share_is_of_the_watched_thread_and_ends_with_it() -> None:
         threading.Event().wait(0.001)
     time.now_s += 1
     assert set(metrics.drain()) == {"time/computing_busy_share"}
+
+
+def test_of_several_threads_by_one_name_the_busiest_counts() -> None:
+    """As they work side by side, it is the first to be at its limit."""
+    time = FakeTime()
+    metrics, used_s = Metrics(time), {"first": 0.0, "second": 0.0}
+
+    def cpu_s_of(thread: str) -> float:
+        if thread not in used_s:
+            raise ProcessLookupError
+        return used_s[thread]
+
+    for thread in used_s:
+        metrics.watch_cpu("server", partial(cpu_s_of, thread))
+    used_s |= {"first": 1.5, "second": 0.5}
+    time.now_s += 2
+    assert metrics.drain() == {"time/server_busy_share": 0.75}
+    del used_s["first"]
+    used_s["second"] = 0.9
+    time.now_s += 2
+    assert metrics.drain() == {"time/server_busy_share": pytest.approx(0.2)}
 
 
 def test_no_value_is_lost_or_counted_twice_between_threads() -> None:

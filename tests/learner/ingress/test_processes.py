@@ -217,6 +217,11 @@ def test_processes_have_no_torch(serving: Serving) -> None:
         assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
 
 
+def test_learner_tells_how_busy_they_are(serving: Serving) -> None:
+    """So that a run that serving limits can say so."""
+    assert serving.metrics.drain()["time/server_busy_share"] >= 0
+
+
 def files_mapped_by(pid: int | str) -> set[str]:
     """Returns the inodes of actors' memory that a process has mapped."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
