@@ -23,13 +23,13 @@ from learner.metrics import Metrics
 from learner.serving.factory import make_server
 from learner.serving.reception import Reception
 from learner.serving.server import check_same_environment
+from learner.serving.task import make_task
 from learner.setup import LocalActors, StopRequest, set_up_torch
 from learner.threads import start_thread
 from learner.weights import PublishedWeights
-from seed import wire
 from seed.args import EvalArgs
-from seed.config import RunConfig
-from seed.config_file import env_settings_to_json, load_config
+from seed.config import ActorConfig, RunConfig
+from seed.config_file import load_config
 from seed.errors import ConfigError, expected
 from seed.pb import inference_pb2 as pb
 from seed.serialization import structure
@@ -132,14 +132,8 @@ class Evaluation:
         self._thread.join()
 
     def _make_task(self) -> pb.Task:
-        return pb.Task(
-            protocol_version=wire.PROTOCOL_VERSION,
-            env_id=self._config.env.env_id,
-            env_settings_json=env_settings_to_json(self._config.env),
-            envs_per_group=self._num_envs,
-            num_groups=1,
-            base_seed=self._rng_seed,
-        )
+        actor = ActorConfig(envs_per_group=self._num_envs, num_groups=1)
+        return make_task(self._config.env, actor, base_seed=self._rng_seed)
 
     def _admit(self, spec: EnvSpec) -> str:
         check_same_environment(self._spec, spec)

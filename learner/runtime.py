@@ -30,12 +30,11 @@ from learner.serving.limits import Limits
 from learner.serving.reception import Reception
 from learner.serving.server import ServerThread, check_same_environment
 from learner.serving.session import Patience
+from learner.serving.task import make_task
 from learner.setup import trains_in_process
 from learner.trainer_process.handle import TrainerProcess
 from learner.training import LearnerHooks, Training
-from seed import wire
 from seed.config import RunConfig
-from seed.config_file import env_settings_to_json
 from seed.pb import inference_pb2 as pb
 from seed.security import Security
 from seed.serialization import structure, unstructure
@@ -168,14 +167,8 @@ class Learner:
         return report
 
     def _make_task(self) -> pb.Task:
-        return pb.Task(
-            protocol_version=wire.PROTOCOL_VERSION,
-            env_id=self.config.env.env_id,
-            env_settings_json=env_settings_to_json(self.config.env),
-            envs_per_group=self.config.actor.envs_per_group,
-            num_groups=self.config.actor.num_groups,
-            base_seed=self.counters.next_actor_seed(self.config.rng_seed),
-        )
+        seed = self.counters.next_actor_seed(self.config.rng_seed)
+        return make_task(self.config.env, self.config.actor, base_seed=seed)
 
     def _admit(self, spec: EnvSpec) -> str:
         """Builds everything for the first actor's spec; checks later ones against it."""

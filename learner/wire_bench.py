@@ -13,15 +13,15 @@ import time
 from typing import Literal
 
 from learner.load import LoadedLearner
-from seed import wire
-from seed.config import EnvConfig
-from seed.config_file import env_settings_to_json
+from learner.serving.task import make_task
+from seed.config import ActorConfig, EnvConfig
 from seed.cpu_time import cpu_seconds_of
 from seed.errors import SeedError, require
-from seed.pb import inference_pb2 as pb
 
 # Past the connection's first messages.
 _WARM_UP_S = 0.5
+
+_NULL_ENV = EnvConfig(env_id="seed/Null-v0")
 
 # How soon it is noticed that the actor has ended.
 _LOOK_EVERY_S = 0.2
@@ -43,8 +43,6 @@ class WireArgs:
     """Seconds to measure for."""
 
     def __post_init__(self) -> None:
-        require(self.envs_per_group >= 1, "envs_per_group", "at least 1", self.envs_per_group)
-        require(self.num_groups >= 1, "num_groups", "at least 1", self.num_groups)
         require(self.seconds > 0, "seconds", "above 0", self.seconds)
 
 
@@ -52,9 +50,11 @@ def measure_wire(args: WireArgs) -> dict[str, float]:
     """Returns CPU seconds per env step on either side, and env steps per second.
 
     Raises:
+      ConfigError: an actor without environments.
       SeedError: the actor ended, as when the learner refuses it.
     """
-    learner = LoadedLearner(args.policy, _null_task(args))
+    actor_config = ActorConfig(envs_per_group=args.envs_per_group, num_groups=args.num_groups)
+    learner = LoadedLearner(args.policy, make_task(_NULL_ENV, actor_config))
     with learner.serving() as address:
         command = [sys.executable, "-m", "actors", "--learner", address]
         command += ["--exit-with-parent", str(os.getpid())]
@@ -92,13 +92,3 @@ def _measure_window(seconds: float, learner: LoadedLearner, actor_pid: int) -> d
         "actor": (cpu_seconds_of(actor_pid) - actor_s) / steps,
         "env_steps_per_s": steps / (time.perf_counter() - wall_s),
     }
-
-
-def _null_task(args: WireArgs) -> pb.Task:
-    return pb.Task(
-        protocol_version=wire.PROTOCOL_VERSION,
-        env_id="seed/Null-v0",
-        env_settings_json=env_settings_to_json(EnvConfig(env_id="seed/Null-v0")),
-        envs_per_group=args.envs_per_group,
-        num_groups=args.num_groups,
-    )

@@ -77,7 +77,7 @@ def test_parts_refuse_what_cannot_be_measured(
 ) -> None:
     """Some of it would be waited for for ever."""
     done = _run_module("learner.bench", part, *flags)
-    assert done.returncode == 2
+    assert done.returncode in (1, 2)
     assert field in done.stderr
 
 

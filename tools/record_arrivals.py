@@ -20,37 +20,23 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from learner.batcher import Batcher, Request
 from learner.load import LoadedLearner
-from seed import wire
-from seed.config import EnvConfig, InferenceConfig
-from seed.config_file import env_settings_to_json
-from seed.pb import inference_pb2 as pb
+from learner.serving.task import make_task
+from seed.config import ActorConfig, InferenceConfig
 from seed.presets import PRESETS
 from seed.provenance import evidence_header
+from tools.recordings import RECORDINGS_KEY, Recording, to_json
 
-# Field of the file that holds them.
-RECORDINGS_KEY = "recordings"
-
-_ENVS_PER_GROUP = 32
-_NUM_GROUPS = 2
+_ENV = PRESETS["atari-vtrace-cpu"].config.env
+_ACTOR = ActorConfig(envs_per_group=32, num_groups=2)
 _RECORDED_S = 6.0
 # For the first episodes to lose step with each other.
 _WARM_UP_S = 2.0
-
-
-class Recording(NamedTuple):
-    """How a fleet reported."""
-
-    num_connected_envs: int
-    """Those of actors that report no more included."""
-    envs_per_group: int
-    think_s: list[list[float]]
-    """Of each group that reports: seconds from an answer to the next step, in order."""
 
 
 class _Recorder(Batcher):
@@ -143,10 +129,10 @@ def record(
 ) -> Recording:
     """Plays, and returns what was seen in `seconds` after the warm-up."""
     recorder = _Recorder()
-    learner = LoadedLearner("null", _task(), batcher=recorder)
+    learner = LoadedLearner("null", make_task(_ENV, _ACTOR), batcher=recorder)
     with learner.serving() as address, _actors(scenario.num_actors, address) as actors:
         learner.answered.wait()
-        while len(recorder.think_s) < scenario.num_actors * _NUM_GROUPS:
+        while len(recorder.think_s) < scenario.num_actors * _ACTOR.num_groups:
             time.sleep(0.01)
         time.sleep(warm_up_s)
         before = {group: len(times) for group, times in recorder.think_s.items()}
@@ -154,19 +140,7 @@ def record(
         seen = {group: times[before[group] :] for group, times in recorder.think_s.items()}
     # A stopped process finishes what it had begun, and may report once more.
     reporting = [times for times in seen.values() if len(times) > 2]
-    num_envs = scenario.num_actors * _NUM_GROUPS * _ENVS_PER_GROUP
-    return Recording(num_envs, _ENVS_PER_GROUP, reporting)
-
-
-def _task() -> pb.Task:
-    env: EnvConfig = PRESETS["atari-vtrace-cpu"].config.env
-    return pb.Task(
-        protocol_version=wire.PROTOCOL_VERSION,
-        env_id=env.env_id,
-        env_settings_json=env_settings_to_json(env),
-        envs_per_group=_ENVS_PER_GROUP,
-        num_groups=_NUM_GROUPS,
-    )
+    return Recording(scenario.num_actors * _ACTOR.num_envs, _ACTOR.envs_per_group, reporting)
 
 
 @contextlib.contextmanager
@@ -180,31 +154,6 @@ def _actors(count: int, address: str) -> Iterator[list[subprocess.Popen[bytes]]]
         for actor in actors:
             actor.kill()
             actor.wait()
-
-
-def to_json(recordings: dict[str, Recording]) -> dict[str, Any]:
-    """Returns what a file of recordings holds besides its header; times in milliseconds."""
-    return {
-        name: {
-            "num_connected_envs": recording.num_connected_envs,
-            "envs_per_group": recording.envs_per_group,
-            "think_ms": [[round(1000 * s, 2) for s in times] for times in recording.think_s],
-        }
-        for name, recording in recordings.items()
-    }
-
-
-def load_recordings(path: Path) -> dict[str, Recording]:
-    """Returns the recordings of a file, by scenario."""
-    held = json.loads(path.read_text())[RECORDINGS_KEY]
-    return {
-        name: Recording(
-            recording["num_connected_envs"],
-            recording["envs_per_group"],
-            [[ms / 1000 for ms in times] for times in recording["think_ms"]],
-        )
-        for name, recording in held.items()
-    }
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from learner.batcher import Batcher, Request
 from seed.config import InferenceConfig
 from seed.wire import EnvOutputs
-from tools.record_arrivals import Recording, load_recordings
+from tools.recordings import Recording, load_recordings
 
 RECORDINGS = Path(__file__).parent.parent / "docs" / "results" / "arrivals.json"
 

@@ -28,12 +28,11 @@ from learner.serving.factory import make_server
 from learner.serving.limits import Limits
 from learner.serving.reception import Reception
 from learner.serving.session import Patience
+from learner.serving.task import make_task
 from learner.threads import start_thread
 from learner.unrolls import Completed
 from learner.weights import PublishedWeights
-from seed import wire
-from seed.config import EnvConfig, InferenceConfig
-from seed.config_file import env_settings_to_json
+from seed.config import ActorConfig, EnvConfig, InferenceConfig
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
 
@@ -206,13 +205,8 @@ class ActingHarness:
         with self._changed:
             self.num_tasks += 1
             self._changed.notify_all()
-        return pb.Task(
-            protocol_version=wire.PROTOCOL_VERSION,
-            env_id=self._env.env_id,
-            env_settings_json=env_settings_to_json(self._env),
-            envs_per_group=2,
-            num_groups=2,
-            base_seed=self.num_tasks,
+        return make_task(
+            self._env, ActorConfig(envs_per_group=2, num_groups=2), base_seed=self.num_tasks
         )
 
     def _admit(self, spec: EnvSpec) -> str:

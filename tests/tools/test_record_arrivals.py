@@ -5,14 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.record_arrivals import (
-    RECORDINGS_KEY,
-    SCENARIOS,
-    Recording,
-    load_recordings,
-    record,
-    to_json,
-)
+from tools.record_arrivals import SCENARIOS, record
+from tools.recordings import RECORDINGS_KEY, Recording, load_recordings, to_json
 from tools.simulate_batching import RECORDINGS
 
 

@@ -1,0 +1,18 @@
+"""What an actor that asks is told to run."""
+
+from seed import wire
+from seed.config import ActorConfig, EnvConfig
+from seed.config_file import env_settings_to_json
+from seed.pb import inference_pb2 as pb
+
+
+def make_task(env: EnvConfig, actor: ActorConfig, *, base_seed: int = 0) -> pb.Task:
+    """Returns the answer to `GetTask`; from `base_seed` all of one actor's seeds come."""
+    return pb.Task(
+        protocol_version=wire.PROTOCOL_VERSION,
+        env_id=env.env_id,
+        env_settings_json=env_settings_to_json(env),
+        envs_per_group=actor.envs_per_group,
+        num_groups=actor.num_groups,
+        base_seed=base_seed,
+    )
