@@ -17,6 +17,9 @@ from seed.specs import ArraySpec
 # Images at least this large take a strided Atari network under "auto".
 LARGE_IMAGE_PIXELS = 36
 
+# What a CPU core works on so that it need not be fetched from memory twice.
+_BYTES_IN_CACHE = 2 << 20
+
 # Matrices smaller than small_conv's kernel are vectors, under "auto".
 SMALL_IMAGE_PIXELS = 3
 
@@ -132,16 +135,28 @@ class ImageInput(nn.Module):
         # Frames may come as overlapping windows of their stack; `out` keeps that from the
         # result.
         out = torch.empty(pixels.shape, device=pixels.device)
-        if not pixels.is_cuda:
-            # A GPU does it all in one pass. A CPU is faster in steps: bytes to their places,
-            # bytes to floats, floats to floats.
-            pixels = out.copy_(_stacked_last(pixels) if channels_last else pixels)
+        offset = None
         if self.center is not None:
             offset = (self.center.mean * -self.scale).expand_as(images[:1])
-            torch.add(offset.permute(order).contiguous(), pixels, alpha=self.scale, out=out)
+            offset = offset.permute(order).contiguous()
+        if pixels.is_cuda or torch.compiler.is_compiling():
+            self._scale(pixels, offset, out)
         else:
-            torch.mul(pixels, self.scale, out=out)
+            # In one pass, bytes that are to change places would be read one by one; and all
+            # images at once would leave the cache between two steps.
+            rows = max(1, _BYTES_IN_CACHE // (4 * pixels.shape[1:].numel()))
+            for part, source in zip(out.split(rows), pixels.split(rows), strict=True):
+                axis = order.index(1)
+                for to, frame in zip(part.unbind(axis), source.unbind(axis), strict=True):
+                    to.copy_(frame)
+                self._scale(part, offset, part)
         return out.permute(order).flatten(1, 2)
+
+    def _scale(self, pixels: Tensor, offset: Tensor | None, out: Tensor) -> None:
+        if offset is None:
+            torch.mul(pixels, self.scale, out=out)
+        else:
+            torch.add(offset, pixels, alpha=self.scale, out=out)
 
     def update_statistics(self, frames: Tensor) -> None:
         """Takes note of unstacked frames [N, *shape]."""
@@ -153,15 +168,6 @@ class ImageInput(nn.Module):
         if self.layout == "HWC":
             frames = frames.movedim(-1, 2)
         return frames.reshape(len(frames), -1, *self.frame_shape)
-
-
-def _stacked_last(pixels: Tensor) -> Tensor:
-    """Returns pixels [N, H, W, S, C] in that order in memory, frame by frame: at once it
-    takes far longer, as the innermost axis is so short."""
-    out = torch.empty(pixels.shape, dtype=pixels.dtype)
-    for to, frame in zip(out.unbind(3), pixels.unbind(3), strict=True):
-        to.copy_(frame)
-    return out
 
 
 class RunningMean(nn.Module):
