@@ -17,11 +17,11 @@ from seed.specs import ArraySpec
 # Images at least this large take a strided Atari network under "auto".
 LARGE_IMAGE_PIXELS = 36
 
-# What a CPU core works on so that it need not be fetched from memory twice.
-_BYTES_IN_CACHE = 2 << 20
-
 # Matrices smaller than small_conv's kernel are vectors, under "auto".
 SMALL_IMAGE_PIXELS = 3
+
+# Pixels as floats that a CPU makes and scales at a time, so that they are still in its cache.
+_BYTES_IN_CACHE = 2 << 20
 
 
 class Torso(nn.Module):
@@ -140,17 +140,23 @@ class ImageInput(nn.Module):
             offset = (self.center.mean * -self.scale).expand_as(images[:1])
             offset = offset.permute(order).contiguous()
         if pixels.is_cuda or torch.compiler.is_compiling():
+            # A GPU does it all in one pass, and so does what a compiler makes of it.
             self._scale(pixels, offset, out)
         else:
-            # In one pass, bytes that are to change places would be read one by one; and all
-            # images at once would leave the cache between two steps.
-            rows = max(1, _BYTES_IN_CACHE // (4 * pixels.shape[1:].numel()))
-            for part, source in zip(out.split(rows), pixels.split(rows), strict=True):
-                axis = order.index(1)
-                for to, frame in zip(part.unbind(axis), source.unbind(axis), strict=True):
-                    to.copy_(frame)
-                self._scale(part, offset, part)
+            self._scale_in_parts(pixels, offset, out, frame_axis=order.index(1))
         return out.permute(order).flatten(1, 2)
+
+    def _scale_in_parts(
+        self, pixels: Tensor, offset: Tensor | None, out: Tensor, *, frame_axis: int
+    ) -> None:
+        """Does as `_scale`, faster on a CPU: in one pass, bytes that are to change places
+        would be read one by one."""
+        rows = max(1, _BYTES_IN_CACHE // (4 * pixels.shape[1:].numel()))
+        for part, source in zip(out.split(rows), pixels.split(rows), strict=True):
+            frames = zip(part.unbind(frame_axis), source.unbind(frame_axis), strict=True)
+            for to, frame in frames:
+                to.copy_(frame)
+            self._scale(part, offset, part)
 
     def _scale(self, pixels: Tensor, offset: Tensor | None, out: Tensor) -> None:
         if offset is None:

@@ -140,8 +140,9 @@ def test_images_are_laid_out_as_asked_for(name: str, center: bool) -> None:
 @pytest.mark.parametrize("center", [False, True])
 def test_many_images_are_read_as_one_at_a_time(center: bool, channels_last: bool) -> None:
     """A CPU takes some at a time: here 18, 18 and 4."""
-    image = ImageInput(ArraySpec(name="screen", dtype="uint8", shape=(84, 84)), 4, center=center)
-    frames = torch.randint(0, 256, (40, 4, 84, 84), dtype=torch.uint8)
+    spec = leaf("uint8", 84, 84)
+    image = ImageInput(spec, 4, center=center)
+    frames = random_leaf(spec, (40, 4), seeded())
     image.update_statistics(frames[:, 0])
     one_by_one = [image(frame, channels_last=channels_last) for frame in frames.split(1)]
     assert torch.equal(image(frames, channels_last=channels_last), torch.cat(one_by_one))
