@@ -28,6 +28,7 @@ from learner.batcher import Batcher, Request
 from learner.load import LoadedLearner
 from learner.serving.task import make_task
 from seed.config import ActorConfig, InferenceConfig
+from seed.errors import SeedError
 from seed.presets import PRESETS
 from seed.provenance import evidence_header
 from tools.recordings import RECORDINGS_KEY, Recording, to_json
@@ -131,8 +132,9 @@ def record(
     recorder = _Recorder()
     learner = LoadedLearner("null", make_task(_ENV, _ACTOR), batcher=recorder)
     with learner.serving() as address, _actors(scenario.num_actors, address) as actors:
-        learner.answered.wait()
         while len(recorder.think_s) < scenario.num_actors * _ACTOR.num_groups:
+            if any(actor.poll() is not None for actor in actors):
+                raise SeedError("an actor ended before it had reported")
             time.sleep(0.01)
         time.sleep(warm_up_s)
         before = {group: len(times) for group, times in recorder.think_s.items()}
@@ -147,7 +149,7 @@ def record(
 def _actors(count: int, address: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     command = [sys.executable, "-m", "actors", "--learner", address, "--share-memory"]
     command += ["--exit-with-parent", str(os.getpid())]
-    actors = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]
+    actors = [subprocess.Popen(command) for _ in range(count)]
     try:
         yield actors
     finally:
@@ -162,7 +164,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     args = parser.parse_args()
     results = evidence_header(f"python -m tools.record_arrivals --out {args.out}")
-    results[RECORDINGS_KEY] = to_json({name: record(each) for name, each in SCENARIOS.items()})
+    try:
+        recordings = {name: record(each) for name, each in SCENARIOS.items()}
+    except SeedError as error:
+        print(f"record_arrivals: {error}", file=sys.stderr)
+        return 1
+    results[RECORDINGS_KEY] = to_json(recordings)
     args.out.write_text(json.dumps(results) + "\n")
     return 0
 
