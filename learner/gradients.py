@@ -17,8 +17,8 @@ from learner.ranks import Ranks
 from learner.records import Unrolls, select_unrolls
 
 # Rows that a CPU takes through forward and backward pass at once: what more would save is
-# not worth their memory. Atari, us a transition by unrolls of 21 rows, shallow network: 265
-# (4), 245 (8), 234 (16), 229 (32), 226 (48); Nature's: 645 (4), 614 (8), 601 (16), 598 (32).
+# not worth their memory. Atari, us a transition by unrolls of 21 rows, shallow network: 278
+# (4), 252 (8), 231 (16), 222 (32), 219 (48); Nature's: 645 (4), 614 (8), 601 (16), 598 (32).
 MAX_ROWS_ON_CPU = 700
 
 
