@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I seed/pb=protos
-SOURCES := seed actors learner tests tools docker
+SOURCES := seed actors learner seed_bench tests tools docker
 
 # Programs that check docker/, with the versions of constraints.txt. Not every platform has all of
 # them: where one cannot be installed, what needs it is skipped.
@@ -102,7 +102,7 @@ bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against
 
 .PHONY: bench-gpu
 bench-gpu: $(STAMP) ## Measure acting and training on a GPU, with each of its knobs: one JSON object in ten minutes.
-	$(BIN)/python -m tools.bench_gpu $(ARGS)
+	$(BIN)/python -m seed_bench.gpu $(ARGS)
 
 .PHONY: scale
 scale: $(STAMP) ## Load one learner with 1 to 4,096 environments; write docs/results/scale.json and .png.
@@ -112,7 +112,7 @@ scale: $(STAMP) ## Load one learner with 1 to 4,096 environments; write docs/res
 
 .PHONY: networks
 networks: $(STAMP) ## Play over networks that are far, lossy or cut; write docs/results/networks.json.
-	$(BIN)/python -m tools.measure_networks --out docs/results/networks.json $(ARGS)
+	$(BIN)/python -m seed_bench.studies.networks --out docs/results/networks.json $(ARGS)
 
 smoke: $(STAMP) ## Learn Catch from pixels through real gRPC.
 	$(BIN)/python -m pytest -m learning -k catch $(ARGS)
@@ -131,10 +131,10 @@ docker-test: $(STAMP) ## Build the images and run a fleet of them; needs a conta
 	$(BIN)/python -m pytest -m docker tests/docker $(ARGS)
 
 chaos: $(STAMP) ## Kill, stall, cut and lie to a CartPole run for minutes; write docs/results/chaos.json.
-	$(BIN)/python -m tests.chaos --out docs/results/chaos.json $(ARGS)
+	$(BIN)/python -m seed_bench.chaos --out docs/results/chaos.json $(ARGS)
 
 elasticity: $(STAMP) ## Let 1,000 actors come and go; write docs/results/elasticity.json.
-	$(BIN)/python -m tests.chaos.elasticity --out docs/results/elasticity.json $(ARGS)
+	$(BIN)/python -m seed_bench.chaos.elasticity --out docs/results/elasticity.json $(ARGS)
 
 clean: ## Remove .venv and caches; runs/ stays.
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
-from seed.config import AtariConfig
+from seed.env_config import AtariConfig
 from seed.errors import ConfigError, expected
 
 # ALE greets on stderr once per environment otherwise.

@@ -18,17 +18,16 @@ from gymnasium.vector import VectorEnv
 
 from actors.atari import make_atari, make_rendered_atari
 from actors.group import EnvGroup
-from actors.sync_vector_env import SyncVectorEnv
+from actors.vectorisation import SyncVectorEnv
 from actors.video import RecordFirstEpisode
-from seed.config import EnvConfig
-from seed.config_file import env_settings_from_json
+from seed.env_config import EnvConfig, env_settings_from_json
 from seed.errors import ConfigError, expected
 
 gymnasium.register_envs(ale_py)
-gymnasium.register("seed/Catch-v0", entry_point="actors.catch:Catch")
-gymnasium.register("seed/Null-v0", vector_entry_point="actors.null_env:NullVectorEnv")
-gymnasium.register("seed/Recall-v0", entry_point="actors.recall:Recall")
-gymnasium.register("seed/TMaze-v0", entry_point="actors.t_maze:TMaze")
+gymnasium.register("seed/Catch-v0", entry_point="actors.games.catch:Catch")
+gymnasium.register("seed/Null-v0", vector_entry_point="actors.games.null:NullVectorEnv")
+gymnasium.register("seed/Recall-v0", entry_point="actors.games.recall:Recall")
+gymnasium.register("seed/TMaze-v0", entry_point="actors.games.t_maze:TMaze")
 
 
 def decode_settings(env_id: str, settings_json: str) -> EnvConfig:

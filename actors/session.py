@@ -20,7 +20,7 @@ from actors.group import EnvGroup
 from actors.loop import run_loop
 from actors.metrics import ActorMetrics, CountedConnection
 from seed.channel import access_problem
-from seed.config import EnvConfig
+from seed.env_config import EnvConfig
 from seed.errors import LearnerUnavailableError
 from seed.pb import inference_pb2 as pb
 from seed.security import load_security

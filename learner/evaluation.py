@@ -15,21 +15,21 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from learner.acting.batcher import Batcher
+from learner.acting.inference import InferenceEngine, run_inference
 from learner.agents.registry import make_agent
-from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint, load_checkpoint
-from learner.inference import InferenceEngine, run_inference
-from learner.metrics import Metrics
+from learner.concurrency.threads import start_thread
+from learner.config.args import EvalArgs
+from learner.config.config_file import load_config
+from learner.config.run_config import ActorConfig, RunConfig
+from learner.device.setup import LocalActors, StopRequest, set_up_torch
+from learner.reporting.metrics import Metrics
 from learner.serving.factory import make_server
 from learner.serving.reception import Reception
 from learner.serving.server import check_same_environment
 from learner.serving.task import make_task
-from learner.setup import LocalActors, StopRequest, set_up_torch
-from learner.threads import start_thread
 from learner.weights import PublishedWeights
-from seed.args import EvalArgs
-from seed.config import ActorConfig, RunConfig
-from seed.config_file import load_config
 from seed.errors import ConfigError, expected
 from seed.pb import inference_pb2 as pb
 from seed.serialization import structure

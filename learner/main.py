@@ -15,20 +15,26 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
-from learner.live_view import LiveView
-from learner.prometheus import PrometheusSink
-from learner.rank_reports import RankReports
-from learner.ranks import Ranks
+from learner.config.args import LearnerArgs
+from learner.config.config_file import dump_config
+from learner.config.torchrun import Place, local_address, place_from_environment
+from learner.device.setup import (
+    LocalActors,
+    StopRequest,
+    check_can_compile,
+    device_of,
+    set_up_torch,
+)
+from learner.reporting.live_view import LiveView
+from learner.reporting.prometheus import PrometheusSink
+from learner.reporting.rank_reports import RankReports
+from learner.reporting.sinks import JsonlSink, LogSink, Sink, SteadySink, TensorBoardSink
 from learner.runtime import Learner
 from learner.serving.listening import check_listen_addresses
-from learner.setup import LocalActors, StopRequest, check_can_compile, device_of, set_up_torch
-from learner.sinks import JsonlSink, LogSink, Sink, SteadySink, TensorBoardSink
-from seed.args import LearnerArgs
-from seed.config_file import dump_config
+from learner.training.ranks import Ranks
 from seed.errors import ConfigError, SeedError, expected
 from seed.logs import json_log
 from seed.security import Security, load_security
-from seed.torchrun import Place, local_address, place_from_environment
 
 _LOG = logging.getLogger(__name__)
 

@@ -16,25 +16,25 @@ from typing import Any
 
 import torch
 
-from learner.acting import Acting
+from learner.acting.batcher import Batcher
+from learner.acting.inference_thread import Acting
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
-from learner.batcher import Batcher
 from learner.checkpoint import Checkpoint
-from learner.counters import Counters
-from learner.ingress.handle import IngressProcesses
-from learner.metrics import Metrics
-from learner.ranks import Ranks, share_of
+from learner.config.run_config import RunConfig
+from learner.device.setup import trains_in_process
+from learner.reporting.counters import Counters
+from learner.reporting.metrics import Metrics
 from learner.serving.factory import make_server
+from learner.serving.ingress.handle import IngressProcesses
 from learner.serving.limits import Limits
 from learner.serving.reception import Reception
 from learner.serving.server import ServerThread, check_same_environment
 from learner.serving.session import Patience
 from learner.serving.task import make_task
-from learner.setup import trains_in_process
-from learner.trainer_process.handle import TrainerProcess
-from learner.training import LearnerHooks, Training
-from seed.config import RunConfig
+from learner.training.local import LearnerHooks, Training
+from learner.training.process.handle import TrainerProcess
+from learner.training.ranks import Ranks, share_of
 from seed.pb import inference_pb2 as pb
 from seed.security import Security
 from seed.serialization import structure, unstructure

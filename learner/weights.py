@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from learner.concurrency.stopping import Stopped
 from learner.device.streams import NoStreams, Streams
-from learner.stopping import Stopped
 
 # How often someone who waits for the lock sees whether there is still a point in it:
 # a process that was killed may have held it.

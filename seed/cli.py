@@ -38,8 +38,8 @@ def _require_extra(extra: str, module: str) -> None:
 
 
 def _train(argv: Sequence[str]) -> int:
-    from seed.args import TrainArgs, parse_preset
-    from seed.local_actors import ActorProcesses
+    from learner.config.args import TrainArgs, parse_preset
+    from learner.local_actors import ActorProcesses
 
     preset, args = parse_preset(TrainArgs, "train", argv)
     _require_extra("learner", "torch")
@@ -58,7 +58,7 @@ def _train(argv: Sequence[str]) -> int:
 
 
 def _learner(argv: Sequence[str]) -> int:
-    from seed.args import LearnerArgs, parse_preset
+    from learner.config.args import LearnerArgs, parse_preset
 
     preset, args = parse_preset(LearnerArgs, "learner", argv)
     _require_extra("learner", "torch")
@@ -75,8 +75,8 @@ def _actor(argv: Sequence[str]) -> int:
 
 
 def _eval(argv: Sequence[str]) -> int:
-    from seed.args import parse_eval
-    from seed.local_actors import ActorProcesses
+    from learner.config.args import parse_eval
+    from learner.local_actors import ActorProcesses
 
     args = parse_eval(argv)
     _require_extra("learner", "torch")
@@ -96,7 +96,7 @@ def _health(argv: Sequence[str]) -> int:
 
 
 def _bench(argv: Sequence[str]) -> int:
-    from seed.bench import main as bench_main
+    from seed_bench.bench import main as bench_main
 
     _require_extra("learner", "torch")
     _require_extra("actor", "gymnasium")
@@ -104,7 +104,7 @@ def _bench(argv: Sequence[str]) -> int:
 
 
 def _load(argv: Sequence[str]) -> int:
-    from seed.load import main as load_main
+    from seed_bench.load import main as load_main
 
     _require_extra("learner", "torch")
     _require_extra("actor", "gymnasium")

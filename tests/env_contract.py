@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from actors.envs import make_group
-from seed.config import EnvConfig
+from seed.env_config import EnvConfig
 from seed.specs import EnvSpec
 from seed.wire import EnvOutputs, Episode
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from learner.serving.limits import Limits
-from seed.config import EnvConfig
+from seed.env_config import EnvConfig
 from tests.support.counting_agent import CountingAgent
 from tests.support.counting_env import ENV_ID
 from tests.support.harness import ActingHarness

@@ -19,9 +19,10 @@ from torch import nn
 from learner.agents.base import Agent
 from learner.agents.vtrace import VTraceAgent, VTraceNetwork
 from learner.algos import distributions
+from learner.config.agent_config import VTraceConfig
+from learner.config.run_config import InferenceConfig, NetworkConfig
 from learner.records import State, Unrolls, map_tensors, select_unrolls
-from seed.agent_config import VTraceConfig
-from seed.config import AtariConfig, EnvConfig, InferenceConfig, NetworkConfig
+from seed.env_config import AtariConfig, EnvConfig
 from seed.specs import EnvSpec
 from tests.support import counting_agent, counting_env
 from tests.support.counting_agent import CountingAgent

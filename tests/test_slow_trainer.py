@@ -14,15 +14,16 @@ from typing import Any, Literal
 import pytest
 import torch
 
+from learner.acting.unrolls import Completed
+from learner.config.agent_config import R2D2Config, ReplayConfig, VTraceConfig
+from learner.config.run_config import ActorConfig, LearnerConfig, NetworkConfig, RunConfig
+from learner.experience.replay.replay import TOLERANCE_BATCHES
 from learner.records import Unrolls, select_unrolls
-from learner.replay.replay import TOLERANCE_BATCHES
 from learner.runtime import Learner
-from learner.trainer_process.handle import TrainerProcess
-from learner.trainer_process.main import RING_PLACES
-from learner.training import Training
-from learner.unrolls import Completed
-from seed.agent_config import R2D2Config, ReplayConfig, VTraceConfig
-from seed.config import ActorConfig, EnvConfig, LearnerConfig, NetworkConfig, RunConfig
+from learner.training.local import Training
+from learner.training.process.handle import TrainerProcess
+from learner.training.process.main import RING_PLACES
+from seed.env_config import EnvConfig
 from seed.security import PLAIN_TEXT
 from tests.support.counting_env import ENV_ID
 from tests.support.gated_trainer import Gate, fingerprints

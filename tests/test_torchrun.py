@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from learner.checkpoint import load_checkpoint
-from seed.config_file import load_config
+from learner.config.config_file import load_config
 
 TIMEOUT_S = 150.0
 

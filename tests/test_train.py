@@ -11,10 +11,10 @@ import pytest
 
 from learner.agents.vtrace import VTraceAgent
 from learner.checkpoint import load_checkpoint
+from learner.config.args import TrainArgs, parse_preset
+from learner.local_actors import ActorProcesses
 from learner.main import run_learner
-from learner.metrics import is_known
-from seed.args import TrainArgs, parse_preset
-from seed.local_actors import ActorProcesses
+from learner.reporting.metrics import is_known
 from tests.support.exploding_trainer import explode, run_exploding_trainer
 from tests.support.processes import ENDLESS, TIMEOUT_S, Process, command
 
@@ -276,7 +276,9 @@ def test_trainer_that_raises_ends_the_run_with_its_traceback(
 ) -> None:
     """Wherever it runs, its error is printed and gives exit code 1; nothing hangs."""
     monkeypatch.setattr(VTraceAgent, "loss", explode)
-    monkeypatch.setattr("learner.trainer_process.handle.run_trainer_process", run_exploding_trainer)
+    monkeypatch.setattr(
+        "learner.training.process.handle.run_trainer_process", run_exploding_trainer
+    )
     flags = ["--run-dir", str(tmp_path / "run"), "--json", "--train-in", train_in, *ENDLESS]
     preset, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace", *flags])
     assert run_learner(preset, args, ActorProcesses(1)) == 1

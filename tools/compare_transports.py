@@ -25,9 +25,9 @@ from grpc.aio import EOF  # pyright: ignore[reportAttributeAccessIssue] (missing
 
 from actors.envs import make_group
 from actors.group import EnvGroup
+from learner.concurrency.cpu_time import cpu_seconds_of
 from seed.allocator import keep_freed_memory
-from seed.config import EnvConfig
-from seed.cpu_time import cpu_seconds_of
+from seed.env_config import EnvConfig
 from seed.framing import parse_request
 from seed.pb import inference_pb2 as pb
 from seed.wire import Hello, decode_env_outputs, encode_actions, encode_env_outputs

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from seed.config import EnvConfig
-from seed.config_file import load_config
+from learner.config.config_file import load_config
+from seed.env_config import EnvConfig
 from seed.errors import ConfigError, SeedError, expected
 from tools.results import RETURN, Report, read_evaluation, read_reports, series, summarise
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from seed.load import SERIES
+from seed_bench.load import SERIES
 
 # Title of a panel -> field, factor, format of the line.
 PANELS = {

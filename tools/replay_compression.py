@@ -26,7 +26,7 @@ import numpy as np
 import zstandard
 
 from actors.envs import make_vector_env
-from seed.config import AtariConfig, EnvConfig
+from seed.env_config import AtariConfig, EnvConfig
 from seed.provenance import evidence_header
 
 GAMES = ("ALE/Pong-v5", "ALE/Breakout-v5", "ALE/Seaquest-v5", "ALE/MsPacman-v5")
@@ -143,11 +143,18 @@ def measure_game(env_id: str) -> dict[str, object]:
 
 
 def measure_replay(screens: np.ndarray) -> dict[str, dict[str, float]]:
-    """Returns what `learner.bench replay` measures with these screens, by compression."""
+    """Returns what `parts.learner replay` measures with these screens, by compression."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "screens.npy"
         np.save(file, np.ascontiguousarray(screens.swapaxes(0, 1)))
-        command = [sys.executable, "-m", "learner.bench", "replay", "--screens", str(file)]
+        command = [
+            sys.executable,
+            "-m",
+            "seed_bench.parts.learner",
+            "replay",
+            "--screens",
+            str(file),
+        ]
         command += ["--num-envs", str(len(screens))]
         kinds = {
             "none": [*command, "--sequences", "1000"],

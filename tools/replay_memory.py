@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from seed.presets import PRESETS
+from learner.config.presets import PRESETS
 from seed.provenance import evidence_header
 
 OUT = Path("docs/results/replay-memory.json")
@@ -25,7 +25,7 @@ def main() -> int:
     capacity = preset.agent.replay.replay_capacity  # type: ignore[union-attr]
     environments = preset.actor.envs_per_group * preset.actor.num_groups
     sequences = capacity // FRACTION
-    command = ["-m", "learner.bench", "replay", "--sequences", str(sequences)]
+    command = ["-m", "seed_bench.parts.learner", "replay", "--sequences", str(sequences)]
     done = subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True)
     measured = json.loads(done.stdout)
     calculated, resident = measured["bytes_per_sequence"], measured["resident_bytes_per_sequence"]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from seed.config_file import load_config, load_provenance
+from learner.config.config_file import load_config, load_provenance
 from seed.errors import ConfigError, SeedError, expected
 from seed.provenance import describe_hardware
 

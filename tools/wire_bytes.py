@@ -11,13 +11,13 @@ import sys
 import numpy as np
 import torch
 
+from learner.acting.inference import example_step
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
-from learner.inference import example_step
+from learner.config.presets import PRESETS
+from learner.config.run_config import NetworkConfig
 from learner.records import State, Unrolls, map_tensors
 from seed import wire
-from seed.config import NetworkConfig
-from seed.presets import PRESETS
 from seed.specs import ArraySpec, EnvSpec
 
 UNROLL_LENGTH = 20

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from learner.agents.base import ActOutput, LossOutput
 from learner.algos import epsilon_greedy, q_learning
 from learner.algos.value_rescaling import rescale
+from learner.config.agent_config import R2D2Config
+from learner.config.run_config import NetworkConfig
 from learner.networks.duelling_q import DuellingQ
 from learner.records import Rows, State, Transitions, Unrolls, map_tensors, transitions
-from seed.agent_config import R2D2Config
-from seed.config import NetworkConfig
 from seed.specs import EnvSpec
 
 

@@ -3,8 +3,8 @@
 from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
 from learner.agents.vtrace import VTraceAgent
-from seed.agent_config import R2D2Config
-from seed.config import RunConfig
+from learner.config.agent_config import R2D2Config
+from learner.config.run_config import RunConfig
 from seed.errors import SpecError, expected
 from seed.specs import EnvSpec
 

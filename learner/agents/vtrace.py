@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from learner.agents.base import ActOutput, LossOutput
 from learner.algos import distributions, losses, rewards, vtrace
 from learner.algos.optimizers import scheduled
+from learner.config.agent_config import VTraceConfig
+from learner.config.run_config import NetworkConfig
 from learner.networks.actor_critic import ActorCritic, ActorCriticOutput
 from learner.records import Rows, State, Unrolls, transitions
-from seed.agent_config import VTraceConfig
-from seed.config import NetworkConfig
 from seed.specs import EnvSpec
 
 

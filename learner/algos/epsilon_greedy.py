@@ -30,7 +30,7 @@ def van_der_corput(indices: Tensor) -> Tensor:
     """Returns 0, 1/2, 1/4, 3/4, 1/8, ...: float64 [...], even on [0, 1) for any prefix.
 
     The bits of an index in [0, 2^32), int64, mirrored at the binary point: the twin of
-    `learner.unrolls.van_der_corput`. Mirrored as integers, so exact on any device.
+    `learner.acting.unrolls.van_der_corput`. Mirrored as integers, so exact on any device.
     """
     positions = torch.arange(_NUM_BITS, device=indices.device)
     bits = (indices.unsqueeze(-1) >> positions) & 1

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.algos.rmsprop import RMSpropTF
-from seed.config import OptimizerConfig, Schedule
+from learner.config.run_config import OptimizerConfig, Schedule
 
 
 def make_optimizer(parameters: Iterable[Tensor], config: OptimizerConfig) -> torch.optim.Optimizer:

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from learner.config.run_config import NetworkConfig
 from learner.networks.core import Core
 from learner.networks.torsos import initialize
 from learner.records import Rows, State
-from seed.config import NetworkConfig
 from seed.specs import EnvSpec
 
 

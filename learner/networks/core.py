@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from learner.config.run_config import NetworkConfig
 from learner.networks.frame_stack import stack_frames
 from learner.networks.recurrent import ResettingLSTM
 from learner.networks.torsos import Torso, make_torso
 from learner.records import Rows, State
-from seed.config import NetworkConfig
 from seed.specs import EnvSpec
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seed.config import NetworkConfig
+from learner.config.run_config import NetworkConfig
 from seed.errors import SpecError, expected
 from seed.specs import ArraySpec
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from learner.batcher import Request
+from learner.acting.batcher import Request
 from seed import wire
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec

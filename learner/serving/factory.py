@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from learner.ingress.handle import IngressProcesses
+from learner.serving.ingress.handle import IngressProcesses
 from learner.serving.reception import LocalBackend, Reception
 from learner.serving.server import ServerThread
 from learner.serving.session import Patience

@@ -9,7 +9,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator
 
-from seed.config import InferenceConfig
+from learner.config.run_config import InferenceConfig
 from seed.errors import IncompatibleError, LearnerUnavailableError, expected
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learner.batcher import Request
+from learner.acting.batcher import Request
 from seed import wire
 from seed.errors import WireError, expected
 from seed.pb import inference_pb2 as pb

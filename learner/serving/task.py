@@ -1,8 +1,8 @@
 """What an actor that asks is told to run."""
 
+from learner.config.run_config import ActorConfig
 from seed import wire
-from seed.config import ActorConfig, EnvConfig
-from seed.config_file import env_settings_to_json
+from seed.env_config import EnvConfig, env_settings_to_json
 from seed.pb import inference_pb2 as pb
 
 

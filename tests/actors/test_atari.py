@@ -12,7 +12,7 @@ import actors.atari
 from actors.atari import make_atari
 from actors.envs import make_group
 from actors.group import EnvGroup
-from seed.config import AtariConfig, EnvConfig
+from seed.env_config import AtariConfig, EnvConfig
 from seed.errors import SpecError
 from seed.wire import EnvOutputs
 

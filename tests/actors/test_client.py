@@ -10,7 +10,7 @@ from actors.client import PolicyStream, fetch_task, open_channel
 from actors.envs import make_group
 from actors.group import EnvGroup
 from actors.shared_steps import open_shared
-from seed.config import EnvConfig
+from seed.env_config import EnvConfig
 from seed.errors import IncompatibleError, LearnerUnavailableError, SpecError, WireError
 from seed.pb import inference_pb2 as pb
 from seed.step_memory import MEMORY_METADATA

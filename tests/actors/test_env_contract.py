@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 import tests.actors.odd_envs  # noqa: F401 - registers odd/*
-from seed.config import AtariConfig, EnvConfig
+from seed.env_config import AtariConfig, EnvConfig
 from tests.env_contract import CHECKS
 
 # Games are cut after 60 steps, for ends within a short rollout.

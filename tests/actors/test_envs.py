@@ -7,7 +7,7 @@ import pytest
 
 import tests.actors.odd_envs  # noqa: F401 - registers odd/*
 from actors.envs import decode_settings, make_group, make_vector_env
-from seed.config import AtariConfig, EnvConfig
+from seed.env_config import AtariConfig, EnvConfig
 from seed.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ import pytest
 from actors.envs import make_group
 from actors.group import EnvGroup
 from actors.loop import run_loop
-from seed.config import EnvConfig
+from seed.env_config import EnvConfig
 from seed.errors import LearnerUnavailableError
 from seed.wire import EnvOutputs
 

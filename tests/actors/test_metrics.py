@@ -11,7 +11,7 @@ from actors.client import PolicyStream, open_channel
 from actors.envs import make_group
 from actors.loop import run_loop
 from actors.metrics import ActorMetrics, CountedConnection
-from seed.config import EnvConfig
+from seed.env_config import EnvConfig
 from seed.pb import inference_pb2 as pb
 from seed.wire import EnvOutputs, Hello
 from tests.actors.fake_learner import FakeLearner, serving

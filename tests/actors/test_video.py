@@ -9,9 +9,9 @@ import pytest
 from gymnasium import spaces
 
 from actors.envs import make_group, make_video_group
-from actors.sync_vector_env import SyncVectorEnv
+from actors.vectorisation import SyncVectorEnv
 from actors.video import RecordFirstEpisode
-from seed.config import AtariConfig, EnvConfig
+from seed.env_config import AtariConfig, EnvConfig
 from seed.errors import ConfigError
 
 cv2 = pytest.importorskip("cv2")

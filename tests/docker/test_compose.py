@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from actors.args import ActorArgs
-from seed.args import LearnerArgs
+from learner.config.args import LearnerArgs
 from seed.health import HealthArgs
 from tests.support.tools import DOCKER, ROOT, parse_command_line, run_tool
 

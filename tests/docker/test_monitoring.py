@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from learner.metrics import METRICS
-from learner.prometheus import PrometheusSink
+from learner.reporting.metrics import METRICS
+from learner.reporting.prometheus import PrometheusSink
 from tests.support.tools import DOCKER, run_tool
 
 MONITORING = DOCKER / "monitoring"

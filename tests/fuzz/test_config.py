@@ -8,10 +8,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seed.config import EnvConfig, RunConfig
-from seed.config_file import dump_config, env_settings_from_json, load_config
+from learner.config.config_file import dump_config, load_config
+from learner.config.presets import PRESETS
+from learner.config.run_config import RunConfig
+from seed.env_config import EnvConfig, env_settings_from_json
 from seed.errors import ConfigError
-from seed.presets import PRESETS
 from seed.serialization import structure, unstructure
 from tests.fuzz.profiles import QUICK
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from learner.batcher import Request
+from learner.acting.batcher import Request
+from learner.config.run_config import NetworkConfig
 from learner.records import Rows, State, Unrolls, map_tensors
-from seed.config import NetworkConfig
 from seed.specs import ArraySpec, EnvSpec
 from seed.wire import EnvOutputs
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from learner.checkpoint import save_checkpoint
+from learner.config.config_file import dump_config
+from learner.config.run_config import RunConfig
 from learner.evaluation import EpisodeQuota, load_run
-from seed.config import RunConfig
-from seed.config_file import dump_config
 from seed.errors import CheckpointError, ConfigError
 from seed.wire import Episode
 

@@ -11,11 +11,11 @@ import torch
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
 from learner.checkpoint import Checkpoint
-from learner.counters import Counters
-from learner.prometheus import PrometheusSink
+from learner.config.run_config import ActorConfig, RunConfig
+from learner.reporting.counters import Counters
+from learner.reporting.prometheus import PrometheusSink
 from learner.runtime import Learner
-from seed.config import ActorConfig, EnvConfig, RunConfig
-from seed.config_file import env_settings_from_json
+from seed.env_config import EnvConfig, env_settings_from_json
 from seed.pb import inference_pb2 as pb
 from seed.security import PLAIN_TEXT
 from seed.serialization import unstructure

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from learner.stopping import Stopped
+from learner.concurrency.stopping import Stopped
 from learner.weights import PublishedWeights
 from tests.learner.builders import TIMEOUT_S, in_thread
 

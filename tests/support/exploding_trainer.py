@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from learner.agents.vtrace import VTraceAgent
-from learner.trainer_process.main import Ends, run_trainer_process
-from seed.config import RunConfig
+from learner.config.run_config import RunConfig
+from learner.training.process.main import Ends, run_trainer_process
 
 
 def explode(*_: object) -> None:

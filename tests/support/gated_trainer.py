@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-import learner.trainer_process.handle
-from learner.experience import Batch
+import learner.training.process.handle
+from learner.config.run_config import RunConfig
+from learner.experience.base import Batch
 from learner.records import Unrolls, select_unrolls
-from learner.trainer import Trainer
-from learner.trainer_process.main import Ends, run_trainer_process
-from seed.config import RunConfig
+from learner.training.process.main import Ends, run_trainer_process
+from learner.training.trainer import Trainer
 from tests.learner.builders import tensors_of
 
 _LOOK_UP_S = 0.1
@@ -43,7 +43,7 @@ class Gate:
         """Puts the gate before the trainers that are made from now on."""
         monkeypatch.setattr(Trainer, "train_step", self.before(Trainer.train_step))
         run = functools.partial(_run_trainer_process, self)
-        monkeypatch.setattr(learner.trainer_process.handle, "run_trainer_process", run)
+        monkeypatch.setattr(learner.training.process.handle, "run_trainer_process", run)
 
     def before(self, train_step: TrainStep) -> TrainStep:
         """Returns `train_step` with the gate before it."""

@@ -16,23 +16,24 @@ from typing import Self
 import torch
 from torch import nn
 
-from learner.acting import make_act
+from learner.acting.batcher import Batcher
+from learner.acting.inference import InferenceEngine, run_inference
+from learner.acting.inference_thread import make_act
+from learner.acting.unrolls import Completed
 from learner.agents.base import Agent
-from learner.batcher import Batcher
-from learner.counters import Counters
-from learner.inference import InferenceEngine, run_inference
-from learner.ingress.handle import IngressProcesses
-from learner.metrics import Metrics
+from learner.concurrency.threads import start_thread
+from learner.config.run_config import ActorConfig, InferenceConfig
 from learner.records import Unrolls
+from learner.reporting.counters import Counters
+from learner.reporting.metrics import Metrics
 from learner.serving.factory import make_server
+from learner.serving.ingress.handle import IngressProcesses
 from learner.serving.limits import Limits
 from learner.serving.reception import Reception
 from learner.serving.session import Patience
 from learner.serving.task import make_task
-from learner.threads import start_thread
-from learner.unrolls import Completed
 from learner.weights import PublishedWeights
-from seed.config import ActorConfig, EnvConfig, InferenceConfig
+from seed.env_config import EnvConfig
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
 

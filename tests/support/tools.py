@@ -14,7 +14,7 @@ import pytest
 import tyro
 
 from actors.args import ActorArgs
-from seed.args import LearnerArgs, parse_preset
+from learner.config.args import LearnerArgs, parse_preset
 from seed.health import HealthArgs
 
 ROOT = Path(__file__).parent.parent.parent

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from seed.config import EnvConfig
-from seed.config_file import dump_config
-from seed.presets import PRESETS
+from learner.config.config_file import dump_config
+from learner.config.presets import PRESETS
+from seed.env_config import EnvConfig
 from tools.memory_results import main
 
 CONFIG = PRESETS["memory-hard-r2d2"].config

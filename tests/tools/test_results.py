@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seed.config_file import dump_config
-from seed.presets import PRESETS
+from learner.config.config_file import dump_config
+from learner.config.presets import PRESETS
 from tools.results import find_crossings, main, read_reports
 
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from learner.agents.base import LossOutput
 from learner.agents.r2d2 import R2D2Agent, R2D2Network
 from learner.algos.value_rescaling import inverse_rescale, rescale
+from learner.config.agent_config import R2D2Config
+from learner.config.run_config import NetworkConfig
 from learner.records import Rows, Unrolls, map_tensors, select_unrolls
-from seed.agent_config import R2D2Config
-from seed.config import NetworkConfig
 from tests.learner.builders import (
     NETWORKS,
     NUM_ACTIONS,

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from learner.agents.registry import make_agent
 from learner.agents.vtrace import VTraceAgent
+from learner.config.agent_config import VTraceConfig
+from learner.config.run_config import NetworkConfig, RunConfig
 from learner.records import Unrolls, map_tensors
-from seed.agent_config import VTraceConfig
-from seed.config import NetworkConfig, RunConfig
 from seed.errors import SpecError
 from seed.specs import ArraySpec
 from tests.learner.agents.vtrace_agents import (

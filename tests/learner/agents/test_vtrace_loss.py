@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from learner.agents.base import LossOutput
 from learner.agents.vtrace import VTraceAgent
+from learner.config.agent_config import VTraceConfig
 from learner.records import Unrolls, select_unrolls
-from seed.agent_config import VTraceConfig
 from tests.learner.agents.vtrace_agents import B, T, loss_of, make_agent_and_network, unrolls_for
 from tests.learner.builders import NETWORKS, NUM_ACTIONS
 

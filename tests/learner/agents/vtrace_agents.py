@@ -7,9 +7,9 @@ from torch import nn
 
 from learner.agents.base import LossOutput
 from learner.agents.vtrace import VTraceAgent, VTraceNetwork
+from learner.config.agent_config import VTraceConfig
+from learner.config.run_config import NetworkConfig
 from learner.records import Unrolls
-from seed.agent_config import VTraceConfig
-from seed.config import NetworkConfig
 from tests.learner.builders import (
     SCREEN,
     SPEED,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner import unrolls
+from learner.acting import unrolls
 from learner.algos.epsilon_greedy import ladder, select_actions, van_der_corput
 from tests.learner.builders import seeded
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from learner.algos.optimizers import learning_rate_at, make_optimizer
 from learner.algos.rmsprop import RMSpropTF
-from seed.config import OptimizerConfig
+from learner.config.run_config import OptimizerConfig
 
 Name = Literal["rmsprop", "rmsprop_tf", "adam"]
 

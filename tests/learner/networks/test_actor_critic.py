@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from learner.config.run_config import NetworkConfig
 from learner.networks.actor_critic import ActorCritic
 from learner.records import Rows, State, map_tensors
-from seed.config import NetworkConfig
 from tests.learner.builders import (
     GEAR,
     NUM_ACTIONS,

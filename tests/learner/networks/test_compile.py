@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from learner.agents.vtrace import VTraceAgent
-from learner.experience import Batch
-from learner.metrics import Metrics
+from learner.config.agent_config import VTraceConfig
+from learner.config.run_config import NetworkConfig, OptimizerConfig
+from learner.device.setup import check_can_compile
+from learner.experience.base import Batch
 from learner.networks.torsos import Torso
-from learner.setup import check_can_compile
-from learner.trainer import Trainer
-from seed.agent_config import VTraceConfig
-from seed.config import NetworkConfig, OptimizerConfig
+from learner.reporting.metrics import Metrics
+from learner.training.trainer import Trainer
 from seed.errors import ConfigError
 from tests.learner.builders import SCREEN, env_spec, random_unrolls, seeded, with_random_weights
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from learner.config.run_config import NetworkConfig
 from learner.networks.actor_critic import ActorCritic
 from learner.networks.core import Core
 from learner.records import map_tensors
-from seed.config import NetworkConfig
 from tests.learner.builders import (
     SCREEN,
     SPEED,

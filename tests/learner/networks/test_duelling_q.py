@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from learner.config.run_config import NetworkConfig
 from learner.networks.duelling_q import DuellingQ
 from learner.records import map_tensors
-from seed.config import NetworkConfig
 from tests.learner.builders import (
     GEAR,
     NUM_ACTIONS,

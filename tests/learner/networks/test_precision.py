@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
 from learner.agents.vtrace import VTraceAgent
+from learner.config.agent_config import R2D2Config, VTraceConfig
+from learner.config.run_config import NetworkConfig
 from learner.records import Unrolls, tensors_of
-from seed.agent_config import R2D2Config, VTraceConfig
-from seed.config import NetworkConfig
 from tests.learner.builders import (
     SCREEN,
     SPEED,

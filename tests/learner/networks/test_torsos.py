@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from learner.config.run_config import NetworkConfig, Torso
 from learner.networks.torsos import ConvTorso, ImageInput, MLPTorso, lay_out, make_torso
-from seed.config import NetworkConfig, Torso
 from seed.errors import SpecError
 from seed.specs import ArraySpec
 from tests.learner.builders import random_leaf, seeded

@@ -8,19 +8,19 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from learner.batcher import Batcher, Request
-from learner.ingress.handle import IngressProcesses
-from learner.metrics import Metrics
+from learner.acting.batcher import Batcher, Request
+from learner.concurrency.stopping import Stopped
+from learner.concurrency.threads import start_thread
+from learner.config.run_config import InferenceConfig
+from learner.reporting.metrics import Metrics
 from learner.serving.factory import make_server
+from learner.serving.ingress.handle import IngressProcesses
 from learner.serving.limits import Limits
 from learner.serving.reception import Reception
 from learner.serving.server import check_same_environment
 from learner.serving.session import Patience
-from learner.stopping import Stopped
-from learner.threads import start_thread
 from seed import wire
 from seed.channel import connect
-from seed.config import InferenceConfig
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
 from seed.security import PLAIN_TEXT, Security

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from learner.ingress.handle import IngressProcesses
-from learner.metrics import Metrics
+from learner.reporting.metrics import Metrics
 from learner.serving.factory import make_server
+from learner.serving.ingress.handle import IngressProcesses
 from learner.serving.listening import check_listen_addresses
 from learner.serving.reception import Reception
 from learner.serving.server import ServerThread

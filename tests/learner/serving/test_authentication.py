@@ -9,11 +9,11 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from learner.batcher import Batcher
-from learner.metrics import Metrics
+from learner.acting.batcher import Batcher
+from learner.concurrency.threads import start_thread
+from learner.reporting.metrics import Metrics
 from learner.serving.factory import make_server
 from learner.serving.reception import Reception
-from learner.threads import start_thread
 from seed.channel import connect
 from seed.pb import inference_pb2 as pb
 from seed.security import Security

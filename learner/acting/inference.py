@@ -1,0 +1,259 @@
+"""One batched act: read the slots, run the network, answer, then store the step.
+
+`InferenceEngine.process` runs on the inference thread, which owns the slots, the
+open unrolls and the network it acts with. `run_inference` is that thread's loop.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from learner.acting.batcher import Batcher, Request
+from learner.acting.graph_runner import Act, PlainAct
+from learner.acting.rows import row_indices
+from learner.acting.slots import SlotStates
+from learner.acting.unrolls import Completed, UnrollStore
+from learner.agents.base import ActOutput, Agent
+from learner.concurrency.stopping import Stopped
+from learner.records import Rows, State, Unrolls, index_unrolls
+from learner.reporting.metrics import Metrics, ThreadClock
+from learner.training.ranks import Ranks
+from learner.weights import PublishedWeights
+from seed.specs import EnvSpec
+from seed.wire import Episode
+
+
+def run_inference(batcher: Batcher, engine: "InferenceEngine", metrics: Metrics) -> None:
+    """Acts on batch after batch until the batcher or the experience closes."""
+    clock = metrics.clock("inference")
+    try:
+        while True:
+            clock.switch("wait")
+            batch = batcher.next_batch()
+            fill_ratio = min(sum(request.num_envs for request in batch) / batcher.full_size, 1.0)
+            metrics.mean("inference/fill_ratio", fill_ratio)
+            engine.process(batch, clock)
+    except Stopped:
+        return
+
+
+class StepCounter(Protocol):
+    """Takes note of what the environments did; called by the inference thread."""
+
+    def add_env_steps(self, count: int) -> None:
+        """Counts actions applied by training actors."""
+        ...
+
+    def add_episode(self, episode: Episode, *, is_eval: bool) -> None:
+        """Counts a full game."""
+        ...
+
+
+class InferenceEngine:
+    """Acts for all connected environments and turns their steps into unrolls."""
+
+    def __init__(
+        self,
+        *,
+        spec: EnvSpec,
+        agent: Agent,
+        weights: PublishedWeights,
+        emit: Callable[[Completed], None],
+        counters: StepCounter,
+        metrics: Metrics,
+        device: torch.device,
+        generator: torch.Generator,
+        ranks: Ranks | None = None,
+        act: Act | None = None,
+    ) -> None:
+        """`emit` takes completed unrolls and may block, which pauses acting; `act` is how
+        the agent is called, the plain way by default."""
+        self._ranks = ranks or Ranks()
+        self._act = act or PlainAct(agent, generator)
+        self._weights = weights
+        self._emit = emit
+        self._counters = counters
+        self._metrics = metrics
+        self._device = device
+        self._staging = Staging(spec, device)
+        self._slots = SlotStates(agent.initial_state, device)
+        self._unrolls = UnrollStore(agent.unroll_length, device, block_size=agent.batch_size)
+
+    def process(self, batch: list[Request], clock: ThreadClock) -> None:
+        """Answers every request of `batch`, then appends its steps to the unrolls."""
+        clock.switch("forward")
+        slots = np.concatenate([request.slots for request in batch])
+        self._make_room(int(slots.max()) + 1)
+        rows = self._staging.load(batch)
+        on_device = row_indices(slots, self._device)
+        network, version = self._weights.acquire()
+        state, last_actions = self._slots.gather(on_device)
+        rows = rows._replace(previous_actions=last_actions.unsqueeze(0))
+        is_eval = _eval_mask(batch)
+        greedy = None if is_eval is None else torch.from_numpy(is_eval).to(self._device)
+        with torch.inference_mode():
+            output = self._act(
+                network,
+                rows,
+                state,
+                # Other ranks' slots lie in between: what differs by slot differs among all.
+                slots=on_device * self._ranks.size + self._ranks.rank,
+                greedy=greedy,
+            )
+            self._slots.scatter(on_device, output.state, output.actions)
+            actions = output.actions.cpu().numpy()
+        self._answer(batch, actions)
+        clock.switch("store")
+        self._count(batch)
+        for request in batch:
+            if request.is_session_start:
+                self._unrolls.begin(request.slots)
+        self._store(slots, make_step(rows, output, state, version), is_eval, clock)
+
+    def _make_room(self, num_slots: int) -> None:
+        # Doubling, so that a growing fleet costs few reallocations.
+        capacity = 1 << (num_slots - 1).bit_length()
+        self._slots.grow(capacity)
+        self._unrolls.grow(capacity)
+
+    def _answer(self, batch: list[Request], actions: np.ndarray) -> None:
+        start, now = 0, time.monotonic()
+        for request in batch:
+            request.reply(actions[start : start + request.num_envs])
+            start += request.num_envs
+        latencies_ms = np.array([now - request.submitted_at for request in batch]) * 1000
+        self._metrics.percentiles("inference/latency_ms", latencies_ms)
+        self._metrics.mean("inference/batch_size_mean", start)
+
+    def _count(self, batch: list[Request]) -> None:
+        for request in batch:
+            outputs = request.outputs
+            if not request.is_eval:
+                self._counters.add_env_steps(len(outputs.is_first) - int(outputs.is_first.sum()))
+            for episode in outputs.episodes:
+                self._counters.add_episode(episode, is_eval=request.is_eval)
+
+    def _store(
+        self, slots: np.ndarray, step: Unrolls, is_eval: np.ndarray | None, clock: ThreadClock
+    ) -> None:
+        if is_eval is not None:
+            kept = np.flatnonzero(~is_eval)
+            if not len(kept):
+                return
+            slots, step = slots[kept], index_unrolls(step, row_indices(kept, self._device))
+        completed = self._unrolls.append(slots, step)
+        if completed is not None:
+            clock.switch("blocked")
+            self._emit(completed)
+
+
+def _eval_mask(batch: list[Request]) -> np.ndarray | None:
+    """Returns bool [N]: which environments act greedily and leave nothing; None for none."""
+    if not any(request.is_eval for request in batch):
+        return None
+    return np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
+
+
+def make_step(rows: Rows, output: ActOutput, state: State, version: int) -> Unrolls:
+    """Returns one row [1, N, ...] of every environment as the stores take it."""
+    return Unrolls(
+        rows=rows,
+        actions=output.actions.unsqueeze(0),
+        policy_outputs={name: x.unsqueeze(0) for name, x in output.policy_outputs.items()},
+        policy_versions=torch.full_like(rows.previous_actions, version),
+        initial_state=state,
+    )
+
+
+def example_step(spec: EnvSpec, agent: Agent, network: nn.Module) -> Unrolls:
+    """Returns a row of zeros [1, 1, ...] as acting stores it, on the CPU."""
+    flags = torch.zeros(1, 1, dtype=torch.bool)
+    rows = Rows(
+        observations=tuple(
+            torch.zeros((1, 1, *leaf.shape), dtype=getattr(torch, leaf.dtype))
+            for leaf in spec.observations
+        ),
+        rewards=torch.zeros(1, 1),
+        previous_actions=torch.zeros(1, 1, dtype=torch.int64),
+        is_first=flags,
+        terminated=flags,
+        truncated=flags,
+    )
+    state = agent.initial_state(1, torch.device("cpu"))
+    slots = torch.zeros(1, dtype=torch.int64)
+    with torch.inference_mode():
+        output = agent.act(network, rows, state, slots=slots, generator=torch.Generator())
+    return make_step(rows, output, state, version=0)
+
+
+class Staging:
+    """Host buffers in which a batch is put together, pinned where the device is a GPU.
+
+    They are reused: the actions of a batch are read back, which waits for the
+    device, before the next batch is loaded.
+    """
+
+    def __init__(self, spec: EnvSpec, device: torch.device) -> None:
+        self._spec = spec
+        self._device = device
+        self._capacity = 0
+        self._leaves: tuple[Tensor, ...] = ()
+        self._rewards = torch.empty(0)
+        self._flags = torch.empty(0)
+        self._no_actions = torch.empty(0)
+        # The same memory, to write to: asked for once, as it is not for nothing.
+        self._leaf_arrays: tuple[np.ndarray, ...] = ()
+        self._reward_array = self._rewards.numpy()
+        self._flag_array = self._flags.numpy()
+
+    def load(self, batch: list[Request]) -> Rows:
+        """Returns the newest row of every environment on the device, [1, N, ...].
+
+        The previous actions are left to the caller, who has them on the device.
+        """
+        num_envs = sum(request.num_envs for request in batch)
+        if num_envs > self._capacity:
+            self._allocate(num_envs)
+        start = 0
+        for request in batch:
+            stop, outputs = start + request.num_envs, request.outputs
+            for held, array in zip(self._leaf_arrays, outputs.observations, strict=True):
+                held[start:stop] = array
+            self._reward_array[start:stop] = outputs.rewards
+            self._flag_array[0, start:stop] = outputs.is_first
+            self._flag_array[1, start:stop] = outputs.terminated
+            self._flag_array[2, start:stop] = outputs.truncated
+            start = stop
+        is_first, terminated, truncated = self._move(self._flags[:, None, :num_envs])
+        return Rows(
+            observations=tuple(self._move(leaf[None, :num_envs]) for leaf in self._leaves),
+            rewards=self._move(self._rewards[None, :num_envs]),
+            previous_actions=self._no_actions,
+            is_first=is_first,
+            terminated=terminated,
+            truncated=truncated,
+        )
+
+    def _move(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self._device, non_blocking=True)
+
+    def _allocate(self, capacity: int) -> None:
+        pin = self._device.type == "cuda"
+
+        def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+            return torch.empty(shape, dtype=dtype, pin_memory=pin)
+
+        self._capacity = capacity
+        self._leaves = tuple(
+            empty((capacity, *leaf.shape), getattr(torch, leaf.dtype))
+            for leaf in self._spec.observations
+        )
+        self._rewards = empty((capacity,), torch.float32)
+        self._flags = empty((3, capacity), torch.bool)
+        self._leaf_arrays = tuple(leaf.numpy() for leaf in self._leaves)
+        self._reward_array = self._rewards.numpy()
+        self._flag_array = self._flags.numpy()

@@ -1,0 +1,72 @@
+"""Function calls between two processes over a pipe, one at a time.
+
+Either process serves one pipe and calls through another, so that both may call at
+any moment. The processes are parent and child: what they send each other is trusted.
+"""
+
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from learner.concurrency.stopping import Stopped
+from seed.errors import SeedError
+
+
+class OtherProcessError(Exception):
+    """What was raised in the other process: its traceback, as text."""
+
+
+class Caller:
+    """Calls what the other end serves; from any thread."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        """Returns what the other process returns.
+
+        Raises:
+          SeedError: the other process raised it.
+          OtherProcessError: it raised anything else.
+          Stopped: it has ended.
+        """
+        with self._lock:
+            try:
+                self._connection.send((name, arguments))
+                value, error = self._connection.recv()
+            except (EOFError, OSError) as broken:
+                raise Stopped from broken
+        if error is not None:
+            raise error
+        return value
+
+    def close(self) -> None:
+        """Lets the other end know that nothing more will be asked."""
+        self._connection.close()
+
+
+def serve_calls(connection: Connection, functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Answers calls until the other end closes or its process ends."""
+    while True:
+        try:
+            name, arguments = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = (functions[name](*arguments), None)
+        except BaseException as error:
+            answer = (None, portable(error))
+        try:
+            connection.send(answer)
+        except OSError:
+            return
+
+
+def portable(error: BaseException) -> Exception:
+    """Returns `error` in a form that the other process can raise."""
+    if isinstance(error, SeedError | OtherProcessError):
+        return error
+    return OtherProcessError("".join(traceback.format_exception(error)).rstrip())

@@ -1,0 +1,206 @@
+"""The knobs of the algorithms, as learner/config/run_config.py holds those of everything else.
+
+Which of `VTraceConfig` and `R2D2Config` a run has decides what is trained.
+"""
+
+import dataclasses
+from typing import Literal
+
+from seed.errors import require
+
+Schedule = Literal["linear", "constant"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VTraceConfig:
+    """IMPALA's actor-critic with V-trace corrections (Espeholt et al. 2018)."""
+
+    unroll_length: int = 20
+    """T: transitions in an unroll."""
+    batch_size: int = 32
+    """B: fresh unrolls in one learner step."""
+    sample_reuse: int = 1
+    """Learner steps that each unroll takes part in: beside the B fresh ones, a step
+    trains on those of the sample_reuse - 1 steps before. V-trace corrects for their
+    age. Fewer env steps are needed, each costs more training. Adds sample_reuse - 1
+    learner steps to the largest policy lag (docs/lag.md)."""
+    discount_factor: float = 0.99
+    reward_scale: float = 1.0
+    """Multiplies rewards before clipping."""
+    reward_clip_min: float = -1.0
+    """Smallest reward trained on, after scaling. -inf for no clipping."""
+    reward_clip_max: float = 1.0
+    """Largest reward trained on, after scaling. inf for no clipping."""
+    value_cost: float = 0.5
+    """Weight of the value loss, itself half a squared error."""
+    entropy_cost: float = 0.01
+    """Weight of the entropy bonus; the starting weight with an entropy target."""
+    entropy_cost_schedule: Schedule = "constant"
+    """"linear": decays to 0 as env steps reach total_env_steps. Exploration first, then
+    precision. Not with an entropy target, which sets the weight."""
+    entropy_target: float | None = None
+    """Entropy in nats that an adaptive entropy cost steers to; none: fixed cost."""
+    entropy_target_speed: float = 10.0
+    """k of the adaptive cost exp(k theta): how fast it moves."""
+    queue_batches: int = 1
+    """Batches of unrolls that may wait for the trainer. When they do, inference
+    pauses. So the policy lag is at most queue_batches + 2 N / batch_size + sample_reuse
+    + 1 learner steps with N environments, and 32 / batch_size more where training has
+    a process of its own (docs/lag.md)."""
+    rho_max: float = 1.0
+    """Clip of the importance weight in the value target's temporal difference."""
+    c_max: float = 1.0
+    """Clip of the trace weight."""
+    pg_rho_max: float = 1.0
+    """Clip of the importance weight of the policy gradient."""
+    trace_lambda: float = 1.0
+    """Lambda multiplying the trace weight."""
+    loss_reduction: Literal["sum", "mean"] = "sum"
+    """Over the valid steps of a batch. The sum is IMPALA's; with the mean, gradients
+    are some T x B times smaller, so max_grad_norm and epsilon must shrink alike."""
+
+    def __post_init__(self) -> None:
+        require(self.unroll_length >= 1, "unroll_length", "at least 1", self.unroll_length)
+        require(self.batch_size >= 1, "batch_size", "at least 1", self.batch_size)
+        require(self.sample_reuse >= 1, "sample_reuse", "at least 1", self.sample_reuse)
+        require(self.queue_batches >= 1, "queue_batches", "at least 1", self.queue_batches)
+        require(0 <= self.discount_factor <= 1, "discount_factor", "[0, 1]", self.discount_factor)
+        require(
+            self.reward_clip_min < self.reward_clip_max,
+            "reward_clip_min",
+            "below reward_clip_max",
+            self.reward_clip_min,
+        )
+        for name in ("reward_scale", "entropy_target_speed"):
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        for name in ("value_cost", "entropy_cost", "rho_max", "c_max", "pg_rho_max"):
+            require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+        require(0 <= self.trace_lambda <= 1, "trace_lambda", "[0, 1]", self.trace_lambda)
+        if self.entropy_target is not None:
+            require(self.entropy_cost > 0, "entropy_cost", "above 0 with entropy_target", 0)
+            schedule = self.entropy_cost_schedule
+            wanted = "constant with entropy_target"
+            require(schedule == "constant", "entropy_cost_schedule", wanted, schedule)
+            require(self.entropy_target > 0, "entropy_target", "above 0", self.entropy_target)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of what is trained on: transitions, and the row they end at."""
+        return self.unroll_length + 1
+
+    @property
+    def unrolls_per_update(self) -> int:
+        """Unrolls in one learner step."""
+        return self.batch_size * self.sample_reuse
+
+    @property
+    def env_steps_per_update(self) -> float:
+        """Env steps for each learner step."""
+        return self.unroll_length * self.batch_size
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """Prioritised replay of sequences (Schaul et al. 2016, Horgan et al. 2018)."""
+
+    replay_capacity: int = 100_000
+    """Sequences held; the oldest make room for new ones. The policy lag is some
+    samples_per_insert * replay_capacity / batch_size learner steps at most (docs/lag.md)."""
+    replay_min_size: int = 5_000
+    """Sequences collected before training starts."""
+    samples_per_insert: float = 0.75
+    """Times that a sequence is trained on, on average. Whoever is ahead waits: the
+    trainer for new sequences, or acting for the trainer."""
+    priority_exponent: float = 0.9
+    """Sequences are sampled in proportion to their priority to this power; 0: evenly."""
+    importance_exponent: float = 0.6
+    """How far importance weights make up for uneven sampling; 1: in full."""
+    replay_compression: Literal["none", "zstd"] = "none"
+    """"zstd": screens are held compressed, in a tenth of the memory or less, for some CPU
+    time as they come and go (docs/replay.md). For uint8 observations."""
+    checkpoint_replay: bool = True
+    """Save the replay with each checkpoint, while it is within the limit; a resumed run
+    otherwise collects replay_min_size sequences anew before it trains."""
+    checkpoint_replay_limit_gib: float = 4.0
+    """Largest replay, in GiB, that checkpoints hold."""
+
+    def __post_init__(self) -> None:
+        capacity, min_size = self.replay_capacity, self.replay_min_size
+        # Beyond, its links and priorities alone take several GiB, before anyone could see
+        # how large a sequence is and whether so many fit.
+        require(1 <= capacity <= 10**8, "replay_capacity", "1 .. 10^8", capacity)
+        require(1 <= min_size <= capacity, "replay_min_size", "from 1 to replay_capacity", min_size)
+        require(
+            self.samples_per_insert > 0, "samples_per_insert", "above 0", self.samples_per_insert
+        )
+        for name in ("priority_exponent", "importance_exponent"):
+            require(0 <= getattr(self, name) <= 1, name, "[0, 1]", getattr(self, name))
+        limit = self.checkpoint_replay_limit_gib
+        require(limit >= 0, "checkpoint_replay_limit_gib", "0 or more", limit)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class R2D2Config:
+    """Recurrent replay distributed DQN (Kapturowski et al. 2019)."""
+
+    sequence_length: int = 80
+    """L: transitions trained in a sequence."""
+    burn_in: int = 40
+    """Rows before them that only bring the recurrent state up to date."""
+    sequence_period: int = 0
+    """Rows between the starts of an environment's sequences; 0: sequence_length, so
+    that every transition is trained in just one of them."""
+    batch_size: int = 64
+    """Sequences in one learner step."""
+    discount_factor: float = 0.997
+    n_step: int = 5
+    """Rewards summed before a target bootstraps."""
+    reward_scale: float = 1.0
+    """Multiplies rewards, which are not clipped: the value rescaling tames them."""
+    rescale_epsilon: float = 1e-3
+    """epsilon of h(x) = sign(x)(sqrt(|x| + 1) - 1) + epsilon x."""
+    priority_mix: float = 0.9
+    """eta: a sequence's priority is eta times its largest absolute TD error plus
+    1 - eta times the mean."""
+    target_update_every: int = 2_500
+    """Learner steps between copies of the trained network to the target network."""
+    exploration_base: float = 0.4
+    """Environment i acts at random with probability base^(1 + exponent u_i), its
+    u_i in [0, 1) evenly spread over the environments."""
+    exploration_exponent: float = 7.0
+    """See exploration_base."""
+    eval_epsilon: float = 1e-3
+    """Probability of a random action in evaluation."""
+    head_size: int = 512
+    """Units of the hidden layer of each duelling head; 0 for linear heads."""
+    replay: ReplayConfig = ReplayConfig()
+
+    def __post_init__(self) -> None:
+        for name in ("sequence_length", "batch_size", "n_step", "target_update_every"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name in ("burn_in", "sequence_period", "head_size", "exploration_exponent"):
+            require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+        for name in ("discount_factor", "priority_mix", "exploration_base", "eval_epsilon"):
+            require(0 <= getattr(self, name) <= 1, name, "[0, 1]", getattr(self, name))
+        for name in ("reward_scale", "rescale_epsilon"):
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+
+    @property
+    def period(self) -> int:
+        """Rows between the starts of an environment's sequences."""
+        return self.sequence_period or self.sequence_length
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of a sequence: burn-in, trained transitions, and the row they end at."""
+        return self.burn_in + self.sequence_length + 1
+
+    @property
+    def unrolls_per_update(self) -> int:
+        """Sequences in one learner step."""
+        return self.batch_size
+
+    @property
+    def env_steps_per_update(self) -> float:
+        """Env steps for each learner step, on average."""
+        return self.batch_size * self.period / self.replay.samples_per_insert

@@ -1,0 +1,203 @@
+"""Command lines of the roles that take a preset, and where their run lives.
+
+Torch-free: shared by `seed learner`, `seed train` and their tests.
+"""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import tyro
+
+from learner.config.config_file import load_config
+from learner.config.presets import PRESETS
+from learner.config.run_config import RunConfig
+from learner.config.torchrun import place_from_environment
+from seed.addresses import check_metrics_port
+from seed.errors import ConfigError, expected, require
+from seed.logs import LogFormat
+from seed.security import TlsFiles, check_cert_and_key
+
+RUNS = Path("runs")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LearnerArgs:
+    """Flags of `seed learner`."""
+
+    config: RunConfig
+    run_dir: Path | None = None
+    """Directory of the run's files; by default runs/<preset>-<time>, and with
+    --resume the newest such."""
+    resume: bool = False
+    """Go on from the run's newest checkpoint, with the run's own config except for
+    the flags given now. Starts afresh if --run-dir holds no checkpoint yet."""
+    listen: tuple[str, ...] = ("127.0.0.1:50051",)
+    """Addresses to serve actors on: host:port (port 0: any free one) or unix:PATH.
+    With several learners on a machine (torchrun), of its first: the next ones take
+    the following ports, or the path with a number behind it."""
+    tls_cert: Path | None = None
+    """Speak TLS at the host:port addresses: PEM file of the learner's certificate."""
+    tls_key: Path | None = None
+    """PEM file of the certificate's private key."""
+    tls_ca: Path | None = None
+    """Mutual TLS: let in only actors with a certificate that this PEM file vouches for."""
+    token_file: Path | None = None
+    """Let in only calls that carry the token in this file; health checks need none."""
+    insecure: bool = False
+    """Allow addresses beyond this machine without TLS or without a token: anyone who
+    reaches them can read along, or act as an actor."""
+    metrics_port: int | None = None
+    """Serve the newest report to Prometheus at http://<metrics-host>:<port>/metrics;
+    0: any free port. None: not at all."""
+    metrics_host: str = "127.0.0.1"
+    """Address of this machine to serve metrics at; 0.0.0.0 or :: for all. They tell how
+    the run goes, and are neither encrypted nor protected."""
+    log_format: LogFormat = "text"
+    """"text": lines for people. "json": an object a line with time, level, process,
+    message and, after an error, exception; there is no live view then."""
+    json: bool = False
+    """Print the final report as one JSON object on stdout, and nothing else there."""
+
+    def __post_init__(self) -> None:
+        check_cert_and_key(self.tls_files)
+        # A CA alone would ask actors for certificates over a connection without TLS.
+        if self.tls_ca is not None:
+            require(self.tls_cert is not None, "tls_cert", "a file, with --tls-ca", None)
+        check_metrics_port(self.metrics_port)
+
+    @property
+    def tls_files(self) -> TlsFiles:
+        """The files of --tls-cert, --tls-key and --tls-ca."""
+        return TlsFiles(self.tls_cert, self.tls_key, self.tls_ca)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainArgs(LearnerArgs):
+    """Flags of `seed train`."""
+
+    listen: tuple[str, ...] = ()
+    """Further addresses to serve actors on: host:port or unix:PATH. The local actors
+    have a private socket of their own."""
+    num_actors: int = 1
+    """Actor processes to start on this machine."""
+    share_memory: bool = True
+    """Let the local actors pass their steps through memory rather than gRPC (Linux)."""
+    num_eval_actors: int = 0
+    """Further actor processes that only evaluate, for eval/return_mean in the reports:
+    each plays 4 environments greedily with the newest weights. Their steps are neither
+    trained on nor counted, but take CPU time from those that are."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("num_actors", "num_eval_actors"):
+            require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+        num_envs = self.num_actors * self.config.actor.num_envs
+        wanted = f"at least the {num_envs} environments of the local actors"
+        max_envs = self.config.inference.max_envs
+        require(max_envs >= num_envs, "max_envs", wanted, max_envs)
+
+
+# Environments that `seed eval` steps side by side unless told otherwise.
+DEFAULT_EVAL_ENVS = 8
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvalArgs:
+    """Greedy full games from a checkpoint."""
+
+    run: tyro.conf.Positional[Path]
+    """A run directory, of which the newest checkpoint is taken, or one checkpoint."""
+    episodes: int = 20
+    """Full games to play."""
+    num_envs: int = 0
+    """Environments stepped side by side; 0: 8, or as many as there are games."""
+    device: str = "auto"
+    """"auto" (CUDA where there is one), "cpu", "cuda", ..."""
+    rng_seed: int = 0
+    """Seed of the environments."""
+    video: Path | None = None
+    """Write the first game to this mp4 file; steps one environment only."""
+    json: bool = False
+    """Print one JSON object on stdout, and nothing else there."""
+
+    def __post_init__(self) -> None:
+        require(self.episodes >= 1, "episodes", "at least 1", self.episodes)
+        require(self.num_envs >= 0, "num_envs", "0 or more", self.num_envs)
+        if self.video is not None:
+            require(self.num_envs in (0, 1), "num_envs", "1 with --video", self.num_envs)
+
+    @property
+    def num_envs_used(self) -> int:
+        """Environments stepped side by side."""
+        if self.video is not None:
+            return 1
+        return min(self.num_envs or DEFAULT_EVAL_ENVS, self.episodes)
+
+
+Args = TypeVar("Args", bound=LearnerArgs)
+
+
+def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[str, Args]:
+    """Returns (preset, arguments) of `seed <command> PRESET [flags]`.
+
+    The run directory in the arguments is always set. Exits as argparse does on
+    --help, on flags that do not exist and on values that cannot work.
+
+    Raises:
+      ConfigError: no such preset, or a run directory that does not fit.
+    """
+    if not argv or argv[0] in ("-h", "--help"):
+        print(_preset_help(command))
+        raise SystemExit(0 if argv else 2)
+    preset, flags = argv[0], argv[1:]
+    if preset not in PRESETS:
+        raise ConfigError(expected("PRESET", f"one of {', '.join(PRESETS)}", preset))
+
+    def parse(config: RunConfig) -> Args:
+        return tyro.cli(
+            cls,
+            prog=f"seed {command} {preset}",
+            description=PRESETS[preset].help,
+            args=flags,
+            default=cls(config=config),
+            # A union of configs takes the flags of the one that the preset holds.
+            config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
+        )
+
+    args = parse(PRESETS[preset].config)
+    run_dir = _resolve_run_dir(preset, args.run_dir, resume=args.resume)
+    config_path = run_dir / "config.yaml"
+    if args.resume and config_path.exists():
+        args = parse(load_config(config_path))
+    return preset, dataclasses.replace(args, run_dir=run_dir)
+
+
+def parse_eval(argv: Sequence[str]) -> EvalArgs:
+    """Returns the arguments of `seed eval RUN [flags]`; exits as `parse_preset` does."""
+    return tyro.cli(EvalArgs, prog="seed eval", args=list(argv))
+
+
+def _preset_help(command: str) -> str:
+    lines = [f"usage: seed {command} PRESET [flags]", "", "presets:"]
+    lines += [f"  {name:18} {preset.help}" for name, preset in PRESETS.items()]
+    lines += ["", f"`seed {command} PRESET --help` lists the flags and the preset's values."]
+    return "\n".join(lines)
+
+
+def _resolve_run_dir(preset: str, run_dir: Path | None, *, resume: bool) -> Path:
+    place = place_from_environment()
+    if run_dir is None and place.size > 1:
+        raise ConfigError(expected("run_dir", "one for all learners of torchrun", "none"))
+    if run_dir is None and resume:
+        earlier = [path.parent for path in RUNS.glob(f"{preset}-[0-9]*/checkpoints")]
+        if not earlier:
+            raise ConfigError(expected("resume", f"an earlier run {RUNS}/{preset}-<time>", "none"))
+        return max(earlier, key=lambda path: path.stat().st_mtime)
+    if run_dir is None:
+        return RUNS / f"{preset}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if not resume and not place.rank and (run_dir / "metrics.jsonl").exists():
+        raise ConfigError(expected("run_dir", "a new directory, or --resume", run_dir))
+    return run_dir

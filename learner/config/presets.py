@@ -1,0 +1,198 @@
+"""Named starting points: preset name -> config. Every field stays a flag."""
+
+import dataclasses
+from typing import NamedTuple
+
+from learner.config.agent_config import R2D2Config, ReplayConfig, VTraceConfig
+from learner.config.run_config import (
+    ActorConfig,
+    LearnerConfig,
+    NetworkConfig,
+    OptimizerConfig,
+    RunConfig,
+)
+from seed.env_config import AtariConfig, EnvConfig
+
+
+class Preset(NamedTuple):
+    """One line of help and the config it stands for."""
+
+    help: str
+    config: RunConfig
+
+
+_ADAM = OptimizerConfig(
+    optimizer="adam", learning_rate=1e-3, momentum=0.9, optimizer_decay=0.999, epsilon=1e-5
+)
+
+_CARTPOLE_VTRACE = RunConfig(
+    env=EnvConfig(env_id="CartPole-v1"),
+    network=NetworkConfig(torso="mlp", hidden_sizes=(64, 64)),
+    # Returns of up to 1/(1 - .99) = 100 swamp the shared torso; scaled they do not.
+    agent=VTraceConfig(unroll_length=20, batch_size=16, reward_scale=0.05),
+    optimizer=_ADAM,
+    actor=ActorConfig(envs_per_group=16),
+    learner=LearnerConfig(total_env_steps=400_000),
+)
+
+_CATCH_VTRACE = dataclasses.replace(
+    _CARTPOLE_VTRACE,
+    env=EnvConfig(env_id="seed/Catch-v0"),
+    network=NetworkConfig(torso="small_conv"),
+    agent=VTraceConfig(unroll_length=20, batch_size=16),
+    learner=LearnerConfig(total_env_steps=150_000),
+)
+
+# The recipe with published 57-game results: 50M env steps = 200M frames, after Espeholt
+# et al. 2018.
+_ATARI_VTRACE = RunConfig(
+    env=EnvConfig(env_id="ALE/Pong-v5"),
+    network=NetworkConfig(torso="impala_deep", frame_stack=4),
+    agent=VTraceConfig(unroll_length=20, batch_size=32),
+    optimizer=OptimizerConfig(optimizer="rmsprop", learning_rate=6e-4, epsilon=0.01),
+    actor=ActorConfig(envs_per_group=32),
+    learner=LearnerConfig(total_env_steps=50_000_000),
+)
+
+_ATARI_VTRACE_CPU = dataclasses.replace(
+    _ATARI_VTRACE,
+    env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
+    network=NetworkConfig(torso="impala_shallow", frame_stack=4, center_images=True),
+    # Small batches, for many updates in few env steps, and each unroll trained on twice:
+    # on a few cores env steps are what there is least of.
+    agent=VTraceConfig(
+        unroll_length=20,
+        batch_size=4,
+        sample_reuse=2,
+        queue_batches=4,
+        entropy_cost=0.005,
+        entropy_cost_schedule="linear",
+    ),
+    optimizer=dataclasses.replace(_ADAM, max_grad_norm=80.0),
+    actor=ActorConfig(envs_per_group=32),
+    learner=LearnerConfig(total_env_steps=5_000_000),
+)
+
+# Short sequences, each trained on several times. Values reach back by n_step with every
+# copy to the target network, and have some 100 steps to go: so it is copied often.
+_CARTPOLE_R2D2 = dataclasses.replace(
+    _CARTPOLE_VTRACE,
+    network=NetworkConfig(torso="mlp", hidden_sizes=(64,), lstm_size=64),
+    agent=R2D2Config(
+        sequence_length=10,
+        burn_in=5,
+        batch_size=32,
+        target_update_every=20,
+        head_size=64,
+        replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=8.0),
+    ),
+    actor=ActorConfig(envs_per_group=32),
+    learner=LearnerConfig(total_env_steps=200_000),
+)
+
+# The answer lies in what was seen 11 steps ago and has not been shown since.
+_MEMORY_R2D2 = dataclasses.replace(
+    _CARTPOLE_R2D2,
+    env=EnvConfig(env_id="seed/Recall-v0"),
+    agent=R2D2Config(
+        sequence_length=20,
+        burn_in=10,
+        batch_size=32,
+        discount_factor=0.99,
+        target_update_every=50,
+        head_size=64,
+        replay=ReplayConfig(replay_capacity=5_000, replay_min_size=200, samples_per_insert=8.0),
+    ),
+    actor=ActorConfig(envs_per_group=16),
+    learner=LearnerConfig(total_env_steps=60_000),
+)
+
+# Longer than any sequence: the cue lies 41 rows before the question, so no sequence of 41
+# rows (burn-in, trained, bootstrap) holds both. It must come through the recurrent state
+# that is stored with a sequence. What that takes, apart from gates that start out open, is
+# a network that does not change the meaning of its states too fast: at twice the learning
+# rate returns came and went.
+_MEMORY_HARD_R2D2 = dataclasses.replace(
+    _MEMORY_R2D2,
+    env=EnvConfig(env_id="seed/Recall-v0", env_kwargs='{"length": 40}'),
+    network=NetworkConfig(torso="mlp", hidden_sizes=(64,), lstm_size=64, lstm_forget_bias=4.0),
+    optimizer=dataclasses.replace(_MEMORY_R2D2.optimizer, learning_rate=5e-4),
+    agent=R2D2Config(
+        sequence_length=30,
+        burn_in=10,
+        batch_size=32,
+        discount_factor=0.99,
+        target_update_every=50,
+        head_size=64,
+        replay=ReplayConfig(replay_capacity=1_000, replay_min_size=200, samples_per_insert=8.0),
+    ),
+    learner=LearnerConfig(total_env_steps=300_000),
+)
+
+# Kapturowski et al. 2019, with the trained parts of sequences side by side rather than
+# overlapping by half. The forget bias is the default of TensorFlow's and Sonnet's LSTM.
+_ATARI_R2D2 = RunConfig(
+    env=EnvConfig(env_id="ALE/Pong-v5"),
+    network=NetworkConfig(
+        torso="nature", lstm_size=512, lstm_forget_bias=1.0, frame_stack=4, see_last_step=True
+    ),
+    agent=R2D2Config(),
+    optimizer=dataclasses.replace(
+        _ADAM,
+        learning_rate=1e-4,
+        learning_rate_schedule="constant",
+        epsilon=1e-3,
+        max_grad_norm=80.0,
+    ),
+    actor=ActorConfig(envs_per_group=32),
+    learner=LearnerConfig(total_env_steps=50_000_000),
+)
+
+# Short sequences and small batches, for many updates in few env steps; each trained on
+# one and a half times, which keeps one core training while the other acts: more often
+# would not be more updates a second. The ladder of epsilons ends at .004, and the target
+# network follows within some 20,000 env steps.
+_ATARI_R2D2_CPU = dataclasses.replace(
+    _ATARI_R2D2,
+    env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
+    network=NetworkConfig(
+        torso="impala_shallow", lstm_size=128, frame_stack=4, center_images=True, see_last_step=True
+    ),
+    agent=R2D2Config(
+        sequence_length=20,
+        burn_in=4,
+        batch_size=8,
+        discount_factor=0.99,
+        target_update_every=200,
+        exploration_exponent=5.0,
+        head_size=128,
+        replay=ReplayConfig(replay_capacity=10_000, replay_min_size=1_000, samples_per_insert=1.5),
+    ),
+    optimizer=dataclasses.replace(_ADAM, learning_rate=5e-4),
+    learner=LearnerConfig(total_env_steps=4_000_000),
+)
+
+PRESETS: dict[str, Preset] = {
+    "catch-vtrace": Preset("Catch, 10 x 5 pixels, with V-trace: seconds.", _CATCH_VTRACE),
+    "cartpole-vtrace": Preset("CartPole-v1 with V-trace: a minute on a laptop.", _CARTPOLE_VTRACE),
+    "atari-vtrace": Preset(
+        "Atari with V-trace and IMPALA's ResNet: the published recipe, for a GPU.", _ATARI_VTRACE
+    ),
+    "atari-vtrace-cpu": Preset(
+        "Atari with V-trace and IMPALA's shallow network, sized for a few CPU cores.",
+        _ATARI_VTRACE_CPU,
+    ),
+    "cartpole-r2d2": Preset("CartPole-v1 with R2D2: minutes on a laptop.", _CARTPOLE_R2D2),
+    "memory-r2d2": Preset(
+        "Recall, which needs memory, with R2D2: a minute on a laptop.", _MEMORY_R2D2
+    ),
+    "memory-hard-r2d2": Preset(
+        "Recall of 40 steps, more than a sequence holds, with R2D2: minutes on a laptop.",
+        _MEMORY_HARD_R2D2,
+    ),
+    "atari-r2d2-cpu": Preset(
+        "Atari with R2D2 and IMPALA's shallow network, sized for a few CPU cores.",
+        _ATARI_R2D2_CPU,
+    ),
+    "atari-r2d2": Preset("Atari with R2D2: the published recipe, for a GPU.", _ATARI_R2D2),
+}

@@ -1,0 +1,123 @@
+"""What the learner's commands share: signals, the device, local actors.
+
+Used in the main thread of `seed learner`, `seed train` and `seed eval`.
+"""
+
+import os
+import signal
+from typing import Protocol
+
+import torch
+
+from learner.config.torchrun import Place
+from seed.allocator import keep_freed_memory
+from seed.errors import ConfigError, expected
+
+
+class LocalActors(Protocol):
+    """Actor processes that live and die with the learner."""
+
+    address: str
+    """Where they expect it."""
+
+    def start(self) -> None:
+        """Starts the processes; the learner listens already."""
+        ...
+
+    def check(self) -> None:
+        """Raises SeedError if one of them cannot go on."""
+        ...
+
+    def close(self) -> None:
+        """Ends the processes."""
+        ...
+
+
+class StopRequest:
+    """Whether SIGTERM or Ctrl-C has come.
+
+    A plain attribute: a handler that took a lock could meet the main thread holding it.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._request)
+
+    def _request(self, *_: object) -> None:
+        self.requested = True
+
+
+def trains_in_process(device: torch.device, wanted: str) -> bool:
+    """Tells whether training gets a process of its own; `wanted` as configured.
+
+    Raises:
+      ConfigError: one is wanted on a GPU, of which two processes would take turns.
+    """
+    is_cpu = device.type == "cpu"
+    if wanted == "process" and not is_cpu:
+        raise ConfigError(expected("train_in", f"auto or thread on {device}", wanted))
+    return is_cpu and wanted != "thread"
+
+
+# Beyond, the parts of a batch get too small to keep a thread busy.
+MAX_TRAIN_THREADS = 4
+
+
+def num_train_threads(device: torch.device, wanted: int) -> int:
+    """Returns how many threads share an update; `wanted` 0 is for the default."""
+    if device.type != "cpu":
+        return 1
+    return wanted or max(1, min((os.cpu_count() or 1) // 2, MAX_TRAIN_THREADS))
+
+
+def device_of(place: Place, wanted: str) -> str:
+    """Returns which device a learner takes: of several on a machine each takes its own GPU."""
+    if place.size > 1 and wanted in ("auto", "cuda") and torch.cuda.is_available():
+        return f"cuda:{place.local_rank}"
+    return wanted
+
+
+def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1) -> torch.device:
+    """Returns the device to use, with torch's threads and the allocator set for it.
+
+    Args:
+      device_name: "auto" for CUDA where there is one, or as torch names it.
+      torch_threads: threads within one operation on the CPU; 0: as many as leave half
+        of the cores to others.
+      train_threads: threads that train side by side, as configured.
+
+    Raises:
+      ConfigError: a device that this machine does not have.
+    """
+    name = device_name
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(expected("device", "one that this machine has", name)) from error
+    keep_freed_memory()
+    share = 2 * num_train_threads(device, train_threads)
+    torch.set_num_threads(torch_threads or max(1, (os.cpu_count() or 1) // share))
+    return device
+
+
+def check_can_compile(device: torch.device) -> None:
+    """Tries torch.compile on a small sum.
+
+    Raises:
+      ConfigError: this machine lacks what it takes.
+    """
+    try:
+        torch.compile(_plus_one, fullgraph=True)(torch.zeros(2, device=device))
+    except Exception as error:  # of many kinds, by what is missing
+        wanted = f"a compiler that torch.compile can use on {device}"
+        raise ConfigError(
+            expected("compile", wanted, f"{type(error).__name__}: {error}")
+        ) from error
+
+
+def _plus_one(x: torch.Tensor) -> torch.Tensor:
+    return x + 1

@@ -1,0 +1,108 @@
+"""Batches loaded ahead of the trainer, which then never waits for rows to be copied.
+
+One background thread samples, between `start` and `close`; the trainer thread calls `get`.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import torch
+
+from learner.concurrency.stopping import Stopped
+from learner.concurrency.threads import start_thread
+from learner.experience.replay.replay import Replay, ReplayBatch
+from learner.experience.replay.sequence_store import flatten
+from learner.records import map_tensors
+
+
+class BatchLoader:
+    """Keeps up to `depth` sampled batches ready on the device.
+
+    Each is drawn as soon as there is room for it, so its priorities lag by `depth`
+    updates. With a depth of 0 nothing is loaded ahead and there is no thread: a batch is
+    sampled when it is asked for, which makes training reproducible.
+    """
+
+    def __init__(
+        self,
+        replay: Replay,
+        device: torch.device,
+        *,
+        on_failure: Callable[[BaseException], None],
+        depth: int = 2,
+    ) -> None:
+        """`on_failure` is called on the thread that samples, with what it raised."""
+        self._replay = replay
+        self._device = device
+        self._on_failure = on_failure
+        self._depth = depth
+        self._batches: deque[ReplayBatch] = deque()
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        # Copies to a GPU pass the updates that are queued there.
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def start(self) -> None:
+        """Begins to load; the replay must be restored by then, if it is to be."""
+        if self._depth:
+            self._thread = start_thread("loader", self._run, self._on_failure)
+
+    def get(self) -> ReplayBatch:
+        """Returns the batch that was sampled first; blocks for it. Raises Stopped."""
+        batch = self._take() if self._depth else self._load()
+        if self._stream is not None:
+            # Their memory must not be given to the next batch before the trainer's stream
+            # is through with this one.
+            reader = torch.cuda.current_stream(self._device)
+            for tensor in (batch.importance_weights, *flatten(batch.unrolls).values()):
+                tensor.record_stream(reader)
+        return batch
+
+    def close(self) -> None:
+        """Closes the replay, in which the thread may wait, and joins the thread."""
+        self._replay.close()
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _take(self) -> ReplayBatch:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._batches)
+            if self._closed:
+                raise Stopped
+            batch = self._batches.popleft()
+            self._changed.notify_all()
+        return batch
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wait_for_room()
+                batch = self._load()
+                with self._changed:
+                    self._batches.append(batch)
+                    self._changed.notify_all()
+        except Stopped:
+            return
+
+    def _wait_for_room(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._batches) < self._depth)
+            if self._closed:
+                raise Stopped
+
+    def _load(self) -> ReplayBatch:
+        batch = self._replay.sample(pin_memory=self._stream is not None)
+        if self._stream is None:
+            return batch
+        with torch.cuda.stream(self._stream):
+            unrolls, weights = map_tensors(
+                lambda x: x.to(self._device, non_blocking=True),
+                (batch.unrolls, batch.importance_weights),
+            )
+        self._stream.synchronize()
+        return batch._replace(unrolls=unrolls, importance_weights=weights)

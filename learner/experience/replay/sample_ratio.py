@@ -1,0 +1,103 @@
+"""Keeps a set number of samples per insert, by letting whoever is ahead wait.
+
+`insert` is called by the inference thread, `sample` by the one that loads batches,
+`close` by whoever stops the run.
+"""
+
+import threading
+
+from learner.concurrency.stopping import Stopped
+
+
+class SampleRatio:
+    """Counts inserts and samples of sequences, and blocks the side that is ahead.
+
+        earned = samples_per_insert * (inserted - min_size), at least 0
+        owed   = earned - sampled
+
+        insert(n)   adds n, then blocks while   owed > max(tolerance, samples_per_insert * n)
+        sample(n)   blocks while   owed < 0, or inserted < min_size,   then adds n
+
+    Either side may overshoot by what one call brings, however much that is: a group of
+    sequences goes in whole, a batch comes out whole. So both never wait at once: when
+    `sample` does, nothing is owed, and `insert` goes on. Over a run the ratio is exact
+    but for the samples of one batch, and of one group beyond the tolerance.
+
+    A group larger than the tolerance is waited for until it alone is owed. To wait for
+    less of it would stop acting for most of a group's training, and then training for
+    the next group's acting.
+    """
+
+    def __init__(self, samples_per_insert: float, *, min_size: int, tolerance: float) -> None:
+        """The first `min_size` inserts earn no samples; `tolerance` is in samples."""
+        self._samples_per_insert = samples_per_insert
+        self._min_size = min_size
+        self._tolerance = tolerance
+        self._inserted = 0
+        self._sampled = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def insert(self, count: int) -> None:
+        """Counts inserts already made; returns when acting may go on. Raises Stopped."""
+        most_owed = max(self._tolerance, self._samples_per_insert * count)
+        with self._changed:
+            self._inserted += count
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed or self._owed() <= most_owed)
+            self._raise_if_closed()
+
+    def sample(self, count: int) -> None:
+        """Returns when `count` samples may be taken, and counts them. Raises Stopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._may_sample())
+            self._raise_if_closed()
+            self._sampled += count
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wakes everyone who waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def samples_per_insert(self) -> float | None:
+        """Returns the ratio kept so far, not counting the first `min_size` inserts."""
+        with self._changed:
+            counted = self._inserted - self._min_size
+            return self._sampled / counted if counted > 0 else None
+
+    def state_dict(self) -> dict[str, int | float]:
+        """Returns what a checkpoint keeps."""
+        with self._changed:
+            return {"inserted": self._inserted, "sampled": self._sampled, **self._settings()}
+
+    def load_state_dict(self, state: dict[str, int | float], *, num_held: int) -> None:
+        """Goes on from what `state_dict` returned.
+
+        If another ratio was kept, counting begins anew, with the `num_held` sequences that
+        are there as the first to come. By the old counts one side would now have to wait
+        for all that the other would have done since the run began.
+        """
+        with self._changed:
+            if {
+                name: state.get(name, x) for name, x in self._settings().items()
+            } == self._settings():
+                self._inserted, self._sampled = int(state["inserted"]), int(state["sampled"])
+            else:
+                self._inserted, self._sampled = min(num_held, self._min_size), 0
+            self._changed.notify_all()
+
+    def _settings(self) -> dict[str, int | float]:
+        return {"samples_per_insert": self._samples_per_insert, "min_size": self._min_size}
+
+    def _owed(self) -> float:
+        earned = self._samples_per_insert * max(self._inserted - self._min_size, 0)
+        return earned - self._sampled
+
+    def _may_sample(self) -> bool:
+        return self._inserted >= self._min_size and self._owed() >= 0
+
+    def _raise_if_closed(self) -> None:
+        if self._closed:
+            raise Stopped

@@ -1,0 +1,11 @@
+"""Actors served by processes of their own, so that gRPC shares no interpreter lock with acting.
+
+ingress process (one or more)                     learner process
+`main`: ServerThread                              `handle`: starts, replaces and ends them
+`backend`: submit == memory, step notices ======> `link`: Request -> batcher
+           reply <== memory, answer notices ===== `link`: reply <- inference thread
+           make_task, admit, seat, log, ... ====> `handle`: answers calls (concurrency.calls)
+
+Memory and notices are those of seed/step_memory.py and seed/notices.py. A group has one
+unanswered step at most, so memory for one step of each is enough.
+"""

@@ -1,0 +1,98 @@
+"""Keeps an update that is not finite away from the weights.
+
+Asked by the trainer between the gradients and the optimiser's step. One NaN in there
+would reach every weight, and from them every action.
+"""
+
+import json
+import logging
+import math
+from pathlib import Path
+
+import safetensors.torch
+from torch import Tensor
+
+from learner.experience.base import Batch
+from learner.reporting.metrics import Metrics
+from seed.errors import NonFiniteLossError, expected
+
+_LOG = logging.getLogger(__name__)
+
+# Batches that a run writes out to be looked at; of a run that goes wrong for good the
+# first ones tell most.
+MAX_DUMPS = 5
+
+
+class FiniteGuard:
+    """Refuses updates whose loss or gradient is not finite, and ends a run of them.
+
+    `directory` gets the first few refused batches; it is made when there is one.
+    """
+
+    def __init__(self, directory: Path, metrics: Metrics, *, max_in_a_row: int) -> None:
+        self._directory = directory
+        self._metrics = metrics
+        self._max_in_a_row = max_in_a_row
+        self._in_a_row = 0
+
+    def admits(self, values: dict[str, float], batch: Batch, learner_step: int) -> bool:
+        """Tells whether the update may be made.
+
+        Args:
+          values: What was measured of the update, by name: losses and gradient norm.
+          batch: What it was computed from.
+          learner_step: Updates made before it.
+
+        Raises:
+          NonFiniteLossError: one too many in a row.
+        """
+        bad = {name: value for name, value in values.items() if not math.isfinite(value)}
+        if not bad:
+            self._in_a_row = 0
+            return True
+        self._in_a_row += 1
+        self._metrics.sum("loss/non_finite", 1)
+        where = self._dump(batch, values, learner_step)
+        what = ", ".join(f"{name} {value}" for name, value in bad.items())
+        _LOG.error("left out update %d, which is not finite (%s); %s", learner_step, what, where)
+        if self._in_a_row >= self._max_in_a_row:
+            got = f"{what} in {self._in_a_row} updates in a row; batches are in {self._directory}"
+            raise NonFiniteLossError(expected("loss", "finite values", got))
+        return False
+
+    def _dump(self, batch: Batch, values: dict[str, float], learner_step: int) -> str:
+        """Writes out the batch, unless there are enough; says where it is."""
+        path = self._directory / f"update-{learner_step}.safetensors"
+        if len(list(self._directory.glob("update-*.safetensors"))) >= MAX_DUMPS:
+            return f"{MAX_DUMPS} earlier batches are in {self._directory}"
+        # As text: JSON has no NaN.
+        metadata = {name: str(value) for name, value in values.items()}
+        metadata["policy_versions"] = json.dumps(batch.unrolls.policy_versions.unique().tolist())
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            safetensors.torch.save_file(named_tensors(batch), path, metadata)
+        except (OSError, safetensors.SafetensorError) as error:
+            return f"its batch could not be written: {error}"
+        return f"its batch is in {path}"
+
+
+def named_tensors(batch: Batch) -> dict[str, Tensor]:
+    """Returns copies of all that the loss saw, by path: "rows.rewards", "initial_state.h"."""
+    tensors = _named("", batch.unrolls)
+    if batch.importance_weights is not None:
+        tensors["importance_weights"] = batch.importance_weights
+    return {name: x.detach().to("cpu", copy=True).contiguous() for name, x in tensors.items()}
+
+
+def _named(path: str, record: object) -> dict[str, Tensor]:
+    if isinstance(record, Tensor):
+        return {path: record}
+    if isinstance(record, dict):
+        children = record
+    elif isinstance(record, tuple) and hasattr(record, "_fields"):
+        children = record._asdict()  # pyright: ignore[reportAttributeAccessIssue]
+    else:
+        assert isinstance(record, tuple)
+        children = {str(index): child for index, child in enumerate(record)}
+    named = [_named(f"{path}.{key}".lstrip("."), child) for key, child in children.items()]
+    return {name: tensor for part in named for name, tensor in part.items()}

@@ -1,0 +1,142 @@
+"""The learner process's handle on the trainer process. Looks like a `Training`."""
+
+import contextlib
+import logging
+import multiprocessing
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Any
+
+from learner.acting.unrolls import Completed
+from learner.concurrency.calls import Caller, OtherProcessError, serve_calls
+from learner.concurrency.stopping import Stopped
+from learner.config.run_config import RunConfig
+from learner.reporting.progress import Progress
+from learner.training.local import LearnerHooks
+from learner.training.process.main import Ends, SharedMemory, run_trainer_process
+from learner.training.process.unroll_ring import UnrollWriter
+from learner.training.ranks import Ranks
+from learner.weights import PublishedWeights
+from seed.logs import take_record
+from seed.specs import EnvSpec
+
+_LOG = logging.getLogger(__name__)
+
+
+class TrainerProcess:
+    """Starts with the learner, so that it is ready when the first actor is.
+
+    `build` and `start` come once, from the thread that admits the first actor; `put` is
+    the inference thread's, the rest the main thread's.
+    """
+
+    weights: PublishedWeights
+    """Set by `build`."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        progress: Progress,
+        ranks: Ranks,
+        checkpoint_dir: Path,
+        hooks: LearnerHooks,
+    ) -> None:
+        """Starts the process; see `Training` for the arguments."""
+        self._on_failure = hooks.on_failure
+        self._is_closing = False
+        self._last_report: dict[str, float] = {}
+        # Not forked: this process has threads, and may hold a GPU.
+        context = multiprocessing.get_context("spawn")
+        calls, served_calls = context.Pipe()
+        served_events, events = context.Pipe()
+        self._unrolls, read_unrolls = context.Pipe()
+        self._weights_lock = context.Lock()
+        ends = Ends(served_calls, events, read_unrolls, self._weights_lock, progress, ranks)
+        self._process = context.Process(
+            target=run_trainer_process,
+            args=(config, checkpoint_dir, ends),
+            name="trainer",
+            daemon=True,
+        )
+        self._process.start()
+        _LOG.info("trainer is process %d", self._process.pid)
+        for connection in (served_calls, events, read_unrolls):
+            connection.close()  # else nobody would notice that the process has ended
+        # An interpreter that ends without `close` waits for its processes, too.
+        Finalize(self, calls.close, exitpriority=0)
+        self._call = Caller(calls)
+        functions = {
+            "acting_state": hooks.acting_state,
+            "finished": hooks.on_finished,
+            "failed": hooks.on_failure,
+            "log": take_record,
+        }
+        self._events = threading.Thread(
+            target=self._serve_events, args=(served_events, functions), daemon=True
+        )
+        self._events.start()
+
+    def build(self, spec: EnvSpec, checkpoint: Path | None) -> None:
+        """Lets the process build its `Training`, and raises what that raises."""
+        shared: SharedMemory = self._call("build", spec, checkpoint)
+        self._writer = UnrollWriter(shared.ring, self._unrolls)
+        self.weights = PublishedWeights.attach(shared.weights, self._weights_lock)
+
+    def start(self) -> None:
+        """Starts training."""
+        self._call("start")
+
+    def put(self, completed: Completed) -> None:
+        """Hands over unrolls; may block, which pauses acting. Raises Stopped."""
+        self._writer.put(completed)
+
+    def report(self) -> dict[str, float]:
+        """Returns metrics; of a process that has ended, once what it measured last."""
+        try:
+            return self._call("report")
+        except Stopped:
+            report, self._last_report = self._last_report, {}
+            return report
+
+    def stop(self) -> None:
+        """Ends training; whoever waits in `put` is told."""
+        self.weights.close()
+        try:
+            self._call("stop")
+        except Stopped:
+            return
+
+    def save(self) -> None:
+        """Lets the process write a checkpoint.
+
+        Raises:
+          CheckpointError: it could not be written.
+          OtherProcessError: the process has ended.
+        """
+        try:
+            self._call("save")
+        except Stopped as error:
+            raise OtherProcessError("the trainer process ended before it could save") from error
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._is_closing = True
+        self._last_report = self.report()
+        with contextlib.suppress(Stopped):
+            self._call("close")
+        self._call.close()
+        self._process.join()
+        self._events.join()
+
+    def _serve_events(
+        self, connection: Connection, functions: dict[str, Callable[..., Any]]
+    ) -> None:
+        serve_calls(connection, functions)
+        if not self._is_closing:
+            self._process.join()
+            code = self._process.exitcode
+            self._on_failure(OtherProcessError(f"the trainer process ended with code {code}"))

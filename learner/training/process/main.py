@@ -1,0 +1,158 @@
+"""The trainer process: a `Training`, and the calls by which the learner process uses it.
+
+The process ends when its parent is done with it, or dies. Signals are the parent's
+to answer: in a terminal Ctrl-C reaches both.
+"""
+
+import contextlib
+import signal
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Lock
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from learner.acting.inference import example_step
+from learner.agents.registry import make_agent
+from learner.checkpoint import load_checkpoint
+from learner.concurrency.calls import Caller, portable, serve_calls
+from learner.concurrency.stopping import Stopped
+from learner.concurrency.threads import start_thread
+from learner.config.run_config import RunConfig
+from learner.device.setup import set_up_torch
+from learner.reporting.metrics import Metrics
+from learner.reporting.progress import Progress
+from learner.training.local import LearnerHooks, Training
+from learner.training.process.unroll_ring import UnrollReader, UnrollRing, make_unroll_ring
+from learner.training.ranks import Ranks
+from learner.weights import WeightCopies
+from seed.logs import forward_log
+from seed.specs import EnvSpec
+
+# Unrolls under way between the processes: enough to hide their copying, few beside the
+# lag that the queue behind allows.
+RING_PLACES = 16
+
+
+class Ends(NamedTuple):
+    """What the process is born with: its ends of the pipes, and what it shares."""
+
+    calls: Connection
+    """Served here."""
+    events: Connection
+    """Served by the learner process."""
+    unrolls: Connection
+    weights_lock: Lock
+    progress: Progress
+    ranks: Ranks
+
+
+class SharedMemory(NamedTuple):
+    """What the learner process maps once the environment's spec is known."""
+
+    ring: UnrollRing
+    weights: WeightCopies
+
+
+def run_trainer_process(config: RunConfig, checkpoint_dir: Path, ends: Ends) -> None:
+    """Serves the learner process until that is done."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    trainer = _TrainerProcess(config, checkpoint_dir, ends)
+    serve_calls(
+        ends.calls,
+        {
+            "build": trainer.build,
+            "start": trainer.start,
+            "report": trainer.report,
+            "stop": trainer.stop,
+            "save": trainer.save,
+            "close": trainer.close,
+        },
+    )
+
+
+class _TrainerProcess:
+    """The functions that the learner process calls, on the main thread."""
+
+    def __init__(self, config: RunConfig, checkpoint_dir: Path, ends: Ends) -> None:
+        self._config = config
+        self._checkpoint_dir = checkpoint_dir
+        self._ends = ends
+        self._events = Caller(ends.events)
+        self._metrics = Metrics()
+        self._training: Training | None = None
+        forward_log(lambda record: self._tell("log", record))
+        learner = config.learner
+        self._device = set_up_torch(
+            "cpu", torch_threads=learner.torch_threads, train_threads=learner.train_threads
+        )
+
+    def build(self, spec: EnvSpec, checkpoint: Path | None) -> SharedMemory:
+        """Builds the training for an environment; see `Training` for what it raises."""
+        agent = make_agent(spec, self._config)
+        self._training = Training(
+            spec=spec,
+            agent=agent,
+            config=self._config,
+            progress=self._ends.progress,
+            ranks=self._ends.ranks,
+            metrics=self._metrics,
+            device=self._device,
+            checkpoint_dir=self._checkpoint_dir,
+            checkpoint=load_checkpoint(checkpoint) if checkpoint is not None else None,
+            hooks=LearnerHooks(
+                acting_state=lambda: self._events("acting_state"),
+                on_finished=lambda: self._tell("finished"),
+                on_failure=self._fail,
+            ),
+        )
+        example = example_step(spec, agent, agent.build_network())
+        ring = make_unroll_ring(example, unroll_length=agent.unroll_length, num_places=RING_PLACES)
+        self._reader = UnrollReader(ring, self._ends.unrolls)
+        return SharedMemory(ring, self._training.weights.share(self._ends.weights_lock))
+
+    def start(self) -> None:
+        """Starts all threads."""
+        self._built.start()
+        start_thread("receiver", self._receive, self._fail)
+
+    def report(self) -> dict[str, float]:
+        """Returns what was measured since the last report, and metrics of the moment."""
+        if self._training is None:
+            return {}
+        return self._metrics.drain() | self._training.report()
+
+    def stop(self) -> None:
+        """Ends the threads; a writer of unrolls that waits is told by the receiver."""
+        self._built.weights.close()
+        self._built.stop()
+
+    def save(self) -> None:
+        """Writes a checkpoint. Raises CheckpointError."""
+        self._built.save()
+
+    def close(self) -> None:
+        """Ends what is left, before the process does."""
+        if self._training is not None:
+            self._training.close()
+
+    @property
+    def _built(self) -> Training:
+        assert self._training is not None, "built before anything else is asked for"
+        return self._training
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                self._built.put(self._reader.get())
+        except Stopped:
+            # Here alone: closing a connection twice at once could close another's.
+            self._reader.close()
+
+    def _fail(self, error: BaseException) -> None:
+        self._tell("failed", portable(error))
+
+    def _tell(self, name: str, *arguments: Any) -> None:
+        """Calls the learner process, unless that has ended: then so does this one."""
+        with contextlib.suppress(Stopped):
+            self._events(name, *arguments)

@@ -1,0 +1,143 @@
+"""Learners that train one network together, each on its share of every batch.
+
+torchrun starts one process a rank and tells each its place in the environment. What
+ranks agree on goes through here; a single learner agrees with itself at no cost. Used
+by the trainer thread, but for the place itself.
+"""
+
+import dataclasses
+import datetime
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
+
+from learner.config.agent_config import R2D2Config
+from learner.config.run_config import RunConfig
+from learner.config.torchrun import Place
+from seed.errors import CheckpointError, ConfigError, expected
+
+# A rank may wait this long for the others: for their first actor, or while they save.
+_PATIENCE = datetime.timedelta(days=7)
+
+
+class Ranks:
+    """All of them, seen from one."""
+
+    def __init__(self, place: Place | None = None) -> None:
+        """None: a single learner."""
+        place = place or Place()
+        self.rank, self.size = place.rank, place.size
+        self.is_first = place.rank == 0
+        """Whether this one keeps the run's files."""
+        self._joined = place.size == 1
+
+    @property
+    def joined(self) -> bool:
+        """Whether the others are there, so that `sum` and its like can be called."""
+        return self._joined
+
+    def join(self, network: nn.Module, learner_step: int) -> None:
+        """Waits for the other ranks and takes over the weights of the first.
+
+        Args:
+          network: on the device that trains.
+          learner_step: updates it has had.
+
+        Raises:
+          CheckpointError: not all ranks resumed the same checkpoint.
+        """
+        if self._joined:
+            return
+        tensors = [*network.parameters(), *network.buffers()]
+        on_gpu = bool(tensors) and tensors[0].is_cuda
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=_own_store(self.rank, self.size),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=_PATIENCE,
+        )
+        self._joined = True
+        steps = torch.tensor([learner_step, -learner_step], device=tensors[0].device)
+        dist.all_reduce(steps, dist.ReduceOp.MAX)
+        newest, oldest = steps[0].item(), -steps[1].item()
+        if newest != oldest:
+            wanted = f"the same checkpoint on all {self.size} ranks"
+            raise CheckpointError(expected("learner_step", wanted, f"{oldest} to {newest}"))
+        for tensor in tensors:
+            dist.broadcast(tensor.data, src=0)
+
+    def leave(self) -> None:
+        """Lets go of the others; for the end of training."""
+        if self.size > 1 and self._joined:
+            dist.destroy_process_group()
+
+    def total(self, count: int) -> int:
+        """Returns the sum of all ranks' counts."""
+        if self.size == 1:
+            return count
+        counts = torch.tensor([count], device=self._device)
+        dist.all_reduce(counts)
+        return int(counts.item())
+
+    def sum(self, tensors: Iterable[Tensor]) -> None:
+        """Adds up tensors over the ranks, in place; all of them in one message."""
+        if self.size == 1:
+            return
+        held = list(tensors)
+        flat = torch.cat([x.detach().reshape(-1) for x in held])
+        dist.all_reduce(flat)
+        for x, summed in zip(held, flat.split([x.numel() for x in held]), strict=True):
+            x.detach().copy_(summed.view_as(x))
+
+    def average_buffers(self, network: nn.Module) -> None:
+        """Replaces running statistics, of which each rank saw its own share, by their mean."""
+        if self.size == 1:
+            return
+        buffers = [x for x in network.buffers() if x.is_floating_point()]
+        if buffers:
+            self.sum(buffers)
+            for x in buffers:
+                x /= self.size
+
+    @property
+    def _device(self) -> str:
+        return "cuda" if dist.get_backend() == "nccl" else "cpu"
+
+
+def _own_store(rank: int, size: int) -> PrefixStore:
+    """Returns where the ranks leave their addresses for each other.
+
+    torchrun keeps one store for all restarts, and a rank that is early would find the
+    address that another had before.
+    """
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=_PATIENCE))
+    return PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+
+
+def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
+    """Returns what one rank does of a run: its part of each batch and of the replay.
+
+    Raises:
+      ConfigError: a batch that the ranks cannot share evenly.
+    """
+    if ranks.size == 1:
+        return config
+    agent = config.agent
+    if agent.batch_size % ranks.size:
+        wanted = f"a multiple of the {ranks.size} learners that share it"
+        raise ConfigError(expected("batch_size", wanted, agent.batch_size))
+    agent = dataclasses.replace(agent, batch_size=agent.batch_size // ranks.size)
+    if isinstance(agent, R2D2Config):
+        replay = dataclasses.replace(
+            agent.replay,
+            replay_capacity=-(-agent.replay.replay_capacity // ranks.size),
+            replay_min_size=-(-agent.replay.replay_min_size // ranks.size),
+        )
+        agent = dataclasses.replace(agent, replay=replay)
+    return dataclasses.replace(config, agent=agent)

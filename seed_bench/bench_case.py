@@ -1,0 +1,216 @@
+"""One case of `seed bench`: a whole run, and its parts by themselves, in turn.
+
+The run is an ordinary `seed train`, every part a process of its own (`seed_bench.parts.env`,
+`seed_bench.parts.learner`) with one thread. A machine's speed drifts by the minute, so each run is
+held against the parts measured next to it, and what counts is the middle one of several
+such rounds.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from learner.config.config_file import load_config
+from learner.reporting.verdict import verdict
+from seed.env_config import env_settings_to_json
+from seed.errors import SeedError
+from seed.provenance import num_cores
+
+_ONE_PASS = (
+    *("--sample-reuse", "1", "--batch-size", "32", "--queue-batches", "1"),
+    *("--num-actors", "2"),
+)
+
+# End-to-end cases: name -> command line of `seed train`.
+CASES: dict[str, tuple[str, ...]] = {
+    # The preset as it is, every unroll trained on twice.
+    "pong-shallow": ("atari-vtrace-cpu",),
+    # One pass over each sample in IMPALA's batches of 32 unrolls, as other systems are
+    # usually measured; enough environments that a batch is ready whenever one is wanted, and
+    # in groups so large that what each costs counts for little: 512 here, 256 below.
+    "pong-shallow-once": ("atari-vtrace-cpu", *_ONE_PASS, "--envs-per-group", "128"),
+    # An update is more than half of the work: one of two cores is too little for it. And
+    # while inference works on all environments at once, none can use the other core.
+    "pong-nature-once": (
+        *("atari-vtrace-cpu", "--torso", "nature", *_ONE_PASS),
+        *("--envs-per-group", "64", "--train-threads", "2", "--max-inference-batch", "64"),
+    ),
+    # R2D2 with its preset, but for as many samples an insert as keep both of two cores busy;
+    # what it held is not worth writing to disk.
+    "pong-r2d2": ("atari-r2d2-cpu", "--no-checkpoint-replay", "--samples-per-insert", "1.25"),
+    # Small enough for a test: the transport is the bound.
+    "catch": ("catch-vtrace",),
+}
+DEFAULT_CASES = ("pong-shallow", "pong-shallow-once", "pong-nature-once", "pong-r2d2")
+
+REPORT_EVERY_S = 1.0
+_ENDLESS = 10**12  # env steps; the run is ended when enough has been seen
+# Reports skipped after the first update: queues and caches are still filling.
+_WARM_UP_REPORTS = 5
+# Longest that an actor may take to make its environments.
+_START_TIMEOUT_S = 120.0
+
+
+class Run(NamedTuple):
+    """What a run reached once it had warmed up."""
+
+    env_steps_per_s: float
+    batch_size: int
+    """Environments in a forward pass, rounded mean."""
+    time_shares: dict[str, float]
+    """Metric name -> share of the last report, for `time/*_share`."""
+    verdict: str
+    """What limits it."""
+    inference_ms: float
+    """From a step's arrival to its answer, the median of the last report."""
+    envs_per_group: int
+    """Environments that an actor steps together."""
+
+
+PARTS = ("env", "forward", "train")
+
+
+class Round(NamedTuple):
+    """One run, and the best that its parts did just before and after it."""
+
+    run: Run
+    parts: dict[str, float]
+    """Part -> CPU seconds per env step."""
+
+    @property
+    def optimum(self) -> float:
+        """Env steps per second if the cores did nothing but the parts."""
+        return num_cores() / sum(self.parts.values())
+
+    @property
+    def fraction(self) -> float:
+        """How much of the optimum the run reached."""
+        return self.run.env_steps_per_s / self.optimum
+
+
+def measure_case(name: str, *, rounds: int, seconds: float, part_seconds: float) -> dict[str, Any]:
+    """Returns the middle one of the rounds, and the fractions of all."""
+    with tempfile.TemporaryDirectory(prefix="seed-bench-") as directory:
+        measured = _measure_rounds(name, Path(directory), rounds, seconds, part_seconds)
+    middle = sorted(measured, key=lambda each: each.fraction)[(rounds - 1) // 2]
+    return {
+        "command": "seed train " + " ".join(CASES[name]),
+        "env_steps_per_s": middle.run.env_steps_per_s,
+        "optimum_env_steps_per_s": middle.optimum,
+        "fraction_of_optimum": middle.fraction,
+        "fractions": [each.fraction for each in measured],
+        "batch_size_mean": middle.run.batch_size,
+        **{f"{part}_s_per_step": middle.parts[part] for part in PARTS},
+        "time_shares": middle.run.time_shares,
+        "verdict": middle.run.verdict,
+        "inference_ms_p50": middle.run.inference_ms,
+        "envs_per_group": middle.run.envs_per_group,
+    }
+
+
+def _measure_rounds(
+    name: str, directory: Path, rounds: int, seconds: float, part_seconds: float
+) -> list[Round]:
+    runs: list[Run] = []
+    parts: list[dict[str, float]] = []
+    for number in range(rounds):
+        run_dir = directory / str(number)
+        say(f"{name}: end to end for {seconds:g} s, {number + 1} of {rounds}")
+        runs.append(_measure_run(CASES[name], run_dir, seconds))
+        say(f"{name}: {runs[-1].env_steps_per_s:,.0f} env steps/s; now its parts")
+        # After the run: network, spec and batch size are known from it.
+        parts.append(_measure_parts(run_dir, runs[-1].batch_size, part_seconds))
+    # The first run has no parts before it.
+    return [
+        Round(run, {part: min(before[part], after[part]) for part in PARTS})
+        for run, before, after in zip(runs, [parts[0], *parts[:-1]], parts, strict=True)
+    ]
+
+
+def _measure_run(command: Sequence[str], run_dir: Path, seconds: float) -> Run:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "seed.cli", "train", *command),
+            *("--run-dir", str(run_dir), "--report-every-s", str(REPORT_EVERY_S), "--json"),
+            *("--total-env-steps", str(_ENDLESS)),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        reports = _collect_reports(process, run_dir / "metrics.jsonl", seconds)
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    if process.returncode:
+        raise SeedError(f"the run ended with code {process.returncode}:\n{errors}")
+    first, last = reports[0], reports[-1]
+    steps = last["env_steps"] - first["env_steps"]
+    return Run(
+        env_steps_per_s=steps / (last["wall_s"] - first["wall_s"]),
+        batch_size=round(last["inference/batch_size_mean"]),
+        time_shares={k: v for k, v in last.items() if k.startswith("time/")},
+        verdict=verdict(last) or "nothing was trained in the last second",
+        inference_ms=last["inference/latency_ms_p50"],
+        envs_per_group=load_config(run_dir / "config.yaml").actor.envs_per_group,
+    )
+
+
+def _collect_reports(
+    process: subprocess.Popen[str], metrics: Path, seconds: float
+) -> list[dict[str, float]]:
+    """Returns the reports of `seconds` after the warm-up."""
+    wanted = int(seconds / REPORT_EVERY_S) + 1
+    give_up_at = time.monotonic() + _START_TIMEOUT_S + 2 * seconds
+    while process.poll() is None and time.monotonic() < give_up_at:
+        time.sleep(REPORT_EVERY_S)
+        lines = metrics.read_text().splitlines() if metrics.exists() else []
+        reports = [json.loads(line) for line in lines]
+        learning = [report for report in reports if report["learner_steps"] > 0]
+        if len(learning) >= _WARM_UP_REPORTS + wanted:
+            return learning[_WARM_UP_REPORTS:]
+    raise SeedError(f"the run did not make {wanted} reports in time")
+
+
+def _measure_parts(run_dir: Path, batch_size: int, seconds: float) -> dict[str, float]:
+    """Returns the best CPU seconds per env step of each part, on one thread."""
+    config = load_config(run_dir / "config.yaml")
+    env = [
+        *("seed_bench.parts.env", "--json", "--env-id", config.env.env_id),
+        *("--env-settings", env_settings_to_json(config.env)),
+        *("--num-envs", str(config.actor.envs_per_group), "--seconds", str(seconds)),
+    ]
+    run = ("--run", str(run_dir), "--seconds", str(seconds))
+    forward = ["seed_bench.parts.learner", "forward", *run, "--batch-sizes", str(batch_size)]
+    return {
+        "env": run_module(env)["env_cpu_s_per_step"],
+        "forward": run_module(forward)[str(batch_size)],
+        "train": run_module(["seed_bench.parts.learner", "train", *run])["train"],
+    }
+
+
+def run_module(command: Sequence[str]) -> dict[str, float]:
+    """Returns the JSON object that `python -m <command>` prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True,
+        text=True,
+        # One thread for each part, whatever the libraries would choose.
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    if done.returncode:
+        raise SeedError(f"python -m {' '.join(command)} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def say(message: str) -> None:
+    """Tells how far the bench has come."""
+    print(f"bench: {message}", file=sys.stderr)

@@ -1,0 +1,183 @@
+"""Actors of 1 to 4,096 environments join and leave a real learner; its memory is watched.
+
+    python -m seed_bench.chaos.elasticity --cycles 1000 --out docs/results/elasticity.json
+
+One actor stays throughout. The others come with some number of environments, step a few
+times, and go, with or without a word. What a cycle may leave behind is nothing: neither
+memory, nor files, nor slots.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seed.provenance import evidence_header
+from seed_bench.chaos.visitor import Visitor
+
+MAX_ENVS = 4_096
+NUM_STEPS = 2
+PRESET = "cartpole-vtrace"
+
+
+class Sample(NamedTuple):
+    """What the learner holds after some cycles: all its processes together."""
+
+    cycle: int
+    rss_mib: float
+    num_files: int
+
+
+class LearnerUnderWatch:
+    """A real learner, and a look at its processes."""
+
+    def __init__(self, directory: Path) -> None:
+        """Starts it; it trains whatever the visitors bring, and never ends by itself."""
+        self.address = f"unix:{directory / 'learner.sock'}"
+        self.run_dir = directory / "run"
+        command = [
+            *(sys.executable, "-m", "seed.cli", "learner", PRESET, "--listen", self.address),
+            *("--run-dir", self.run_dir, "--total-env-steps", "1000000000"),
+            *("--report-every-s", "1", "--env-id", "Visitors"),
+        ]
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def sample(self, cycle: int) -> Sample:
+        """Returns what the learner and its trainer process hold now."""
+        rss_kib, num_files = 0, 0
+        for pid in (self._process.pid, *_children(self._process.pid)):
+            status = Path(f"/proc/{pid}/status").read_text()
+            rss_kib += int(status.partition("VmRSS:")[2].split()[0])
+            num_files += len(os.listdir(f"/proc/{pid}/fd"))
+        return Sample(cycle, rss_kib / 1024, num_files)
+
+    def is_running(self) -> bool:
+        """Tells whether it still does."""
+        return self._process.poll() is None
+
+    def close(self) -> int:
+        """Ends it; returns its exit code."""
+        self._process.terminate()
+        return self._process.wait(60)
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+
+
+def group_sizes(cycle: int, generator: random.Random) -> tuple[int, ...]:
+    """Returns one or two groups, at first as many environments as there will ever be."""
+    if cycle == 0:
+        return (MAX_ENVS,)
+    num_envs = round(MAX_ENVS ** generator.random())
+    half = num_envs // 2
+    return (num_envs - half, half) if half and generator.random() < 0.5 else (num_envs,)
+
+
+def visit(learner: LearnerUnderWatch, cycle: int, generator: random.Random) -> int:
+    """Joins, steps, and leaves in one of three ways; returns the number of environments."""
+    sizes = group_sizes(cycle, generator)
+    visitor = Visitor(learner.address, *sizes)
+    visitor.play(NUM_STEPS)
+    manner = generator.choice(["leaves", "vanishes", "vanishes with a step under way"])
+    if manner == "leaves":
+        visitor.leave()
+    else:
+        if manner != "vanishes":
+            visitor.send(visitor.step(0))
+        visitor.vanish()
+    return sum(sizes)
+
+
+def watch(learner: LearnerUnderWatch, num_cycles: int, rng_seed: int = 0) -> dict[str, Any]:
+    """Returns what was seen over so many cycles."""
+    generator = random.Random(rng_seed)
+    samples: list[Sample] = []
+    sizes: list[int] = []
+    resident = Visitor(learner.address, 3, timeout_s=3_600)
+    started_s = time.monotonic()
+    for cycle in range(num_cycles):
+        sizes.append(visit(learner, cycle, generator))
+        resident.play(1)
+        if (cycle + 1) % max(num_cycles // 50, 1) == 0:
+            samples.append(learner.sample(cycle + 1))
+    wall_s = time.monotonic() - started_s
+    left_behind = envs_left_behind(learner, num_residents=3)
+    resident.leave()
+    return {
+        "cycles": num_cycles,
+        "envs_min": min(sizes),
+        "envs_max": max(sizes),
+        "envs_left_behind": left_behind,
+        "wall_s": round(wall_s, 1),
+        **growth(samples),
+        "samples": [[s.cycle, round(s.rss_mib, 1), s.num_files] for s in samples],
+    }
+
+
+def envs_left_behind(learner: LearnerUnderWatch, num_residents: int) -> int:
+    """Returns how many environments are counted that nobody has any more."""
+    too_many = 0
+    for _ in range(100):
+        visitor = Visitor(learner.address, 1)
+        visitor.play(1)
+        too_many = visitor.welcome.envs_connected - num_residents - 1
+        visitor.leave()
+        if not too_many:
+            return 0
+        time.sleep(0.1)  # whoever vanished last may still be on its way out
+    return too_many
+
+
+def growth(samples: list[Sample]) -> dict[str, float]:
+    """Compares the second quarter of the samples with the last one."""
+    quarter = max(len(samples) // 4, 1)
+    early, late = samples[quarter : 2 * quarter], samples[-quarter:]
+
+    def mean(chosen: list[Sample], name: str) -> float:
+        return round(sum(getattr(sample, name) for sample in chosen) / len(chosen), 1)
+
+    return {
+        "rss_mib_early": mean(early, "rss_mib"),
+        "rss_mib_late": mean(late, "rss_mib"),
+        "rss_growth_mib": round(mean(late, "rss_mib") - mean(early, "rss_mib"), 1),
+        "files_growth": round(mean(late, "num_files") - mean(early, "num_files"), 1),
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the cycles and writes what was seen; 1 if something was left behind."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--cycles", type=int, default=1_000, help="actors that come and go")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as directory:
+        learner = LearnerUnderWatch(Path(directory))
+        try:
+            seen = watch(learner, options.cycles)
+        finally:
+            exit_code = learner.close()
+    command = "python -m seed_bench.chaos.elasticity " + " ".join(arguments)
+    result = evidence_header(command) | {"preset": PRESET, "learner_exit_code": exit_code} | seen
+    text = json.dumps(result, indent=1)
+    # A sample a line.
+    text = re.sub(r"\[\s+([\d.]+),\s+([\d.]+),\s+([\d.]+)\s+\]", r"[\1, \2, \3]", text)
+    if options.out is not None:
+        options.out.write_text(text + "\n")
+    print(text)
+    return int(exit_code != 0 or seen["envs_left_behind"] != 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,218 @@
+"""What acting, training and the wire cost on this machine, each by itself.
+
+    python -m seed_bench.parts.learner forward|train|wire|replay ...
+
+Prints one JSON object; `seed bench` runs it, so that every part is measured in a process of
+its own, on one thread.
+"""
+
+import copy
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+from torch import Tensor, nn
+
+from learner.acting.inference import example_step
+from learner.agents.base import Agent
+from learner.agents.registry import make_agent
+from learner.checkpoint import load_checkpoint
+from learner.config.agent_config import R2D2Config, VTraceConfig
+from learner.config.config_file import load_config
+from learner.config.run_config import RunConfig
+from learner.device.setup import set_up_torch
+from learner.experience.base import Batch
+from learner.networks.torsos import lay_out
+from learner.records import Rows, Unrolls
+from learner.reporting.metrics import Metrics
+from learner.training.trainer import Trainer
+from seed.errors import SeedError, require
+from seed.serialization import structure
+from seed.specs import EnvSpec
+from seed_bench.parts.replay import ReplayArgs, measure_replay
+from seed_bench.parts.wire import WireArgs, measure_wire
+
+# A measurement is the best of this many: other work on the machine only slows.
+_NUM_ROUNDS = 5
+
+# An update is measured whole, and in so many equal parts.
+_PARTS_OF_BATCH = (1, 2, 4)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForwardArgs:
+    """Acting: one forward pass with sampling."""
+
+    run: Path
+    """Run directory whose network and specs to measure."""
+    batch_sizes: tuple[int, ...] = (16, 32)
+    """Environments in a pass."""
+    seconds: float = 2.0
+    """Seconds for each batch size and memory layout."""
+
+    def __post_init__(self) -> None:
+        smallest = min(self.batch_sizes, default=0)
+        require(smallest >= 1, "batch_sizes", "one or more of at least 1", self.batch_sizes)
+        require(self.seconds > 0, "seconds", "above 0", self.seconds)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainArgs:
+    """Training: loss, backward pass and optimiser on one batch of unrolls."""
+
+    run: Path
+    """Run directory whose network, agent and optimiser to measure."""
+    seconds: float = 4.0
+    """Seconds for each memory layout."""
+
+    def __post_init__(self) -> None:
+        require(self.seconds > 0, "seconds", "above 0", self.seconds)
+
+
+def measure_forward(args: ForwardArgs) -> dict[str, float]:
+    """Returns the best CPU seconds per env step of acting, by batch size."""
+    config, spec = _load(args.run)
+    agent = make_agent(spec, config)
+    results = {}
+    for size in args.batch_sizes:
+        rows, state = random_rows(spec, 1, size), agent.initial_state(size, torch.device("cpu"))
+        generator = torch.Generator().manual_seed(0)
+        slots = torch.arange(size)
+
+        def act(
+            network: nn.Module,
+            rows: Rows = rows,
+            state: dict[str, Tensor] = state,
+            slots: Tensor = slots,
+            generator: torch.Generator = generator,
+        ) -> None:
+            with torch.inference_mode():
+                agent.act(network, rows, state, slots=slots, generator=generator)
+
+        best_s = _best_layout(agent.build_network().eval(), act, args.seconds)
+        results[str(size)] = best_s / size
+    return results
+
+
+def measure_train(args: TrainArgs) -> dict[str, float]:
+    """Returns the best CPU seconds per env step of one update.
+
+    The unrolls of a batch go through the network all at once or in parts, as they do
+    where threads share an update; which is cheaper differs with the network.
+    """
+    config, spec = _load(args.run)
+    agent = make_agent(spec, config)
+    num_unrolls = config.agent.unrolls_per_update
+    sizes = sorted({-(-num_unrolls // parts) for parts in _PARTS_OF_BATCH})
+    costs_s = []
+    for size in sizes:
+        batch = random_batch(spec, agent, config.agent, size)
+        trainers: dict[nn.Module, Trainer] = {}
+
+        def update(
+            network: nn.Module, batch: Batch = batch, trainers: dict[nn.Module, Trainer] = trainers
+        ) -> None:
+            if network not in trainers:
+                trainers[network] = Trainer(agent, network, config.optimizer, Metrics())
+            trainers[network].train_step(batch, learner_step=0, progress=0.0)
+
+        best_s = _best_layout(agent.build_network(), update, args.seconds / len(sizes))
+        costs_s.append(best_s / size)
+    return {"train": min(costs_s) * num_unrolls / config.agent.env_steps_per_update}
+
+
+def _load(run: Path) -> tuple[RunConfig, EnvSpec]:
+    state = load_checkpoint(run / "checkpoints").state
+    return load_config(run / "config.yaml"), structure(state["spec"], EnvSpec)
+
+
+def _best_layout(network: nn.Module, work: Callable[[nn.Module], None], seconds: float) -> float:
+    """Returns the CPU seconds of one `work`, in the better of two memory layouts.
+
+    The two take turns, so that a slow spell of the machine hits both.
+    """
+    layouts = [network, lay_out(copy.deepcopy(network), channels_last=True)]
+    best_s = float("inf")
+    for _ in range(_NUM_ROUNDS):
+        for candidate in layouts:
+            work(candidate)
+            best_s = min(best_s, _cpu_seconds(lambda n=candidate: work(n), seconds / _NUM_ROUNDS))
+    return best_s
+
+
+def _cpu_seconds(work: Callable[[], None], seconds: float) -> float:
+    """Returns the CPU seconds of one call, the mean over `seconds` of them."""
+    calls, started_s = 0, time.process_time()
+    while (elapsed_s := time.process_time() - started_s) < seconds or not calls:
+        work()
+        calls += 1
+    return elapsed_s / calls
+
+
+def random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
+    """Returns rows [num_rows, batch_size] of one long episode, the same each time."""
+    rng = np.random.default_rng(0)
+    shape = (num_rows, batch_size)
+    observations = tuple(
+        torch.from_numpy(
+            rng.integers(0, leaf.num_values or 256, (*shape, *leaf.shape)).astype(leaf.dtype)
+        )
+        for leaf in spec.observations
+    )
+    none = torch.zeros(shape, dtype=torch.bool)
+    actions = torch.from_numpy(rng.integers(0, spec.action.num_values, shape))
+    return Rows(observations, torch.zeros(shape), actions, none, none, none)
+
+
+def random_batch(
+    spec: EnvSpec, agent: Agent, config: VTraceConfig | R2D2Config, size: int
+) -> Batch:
+    """Returns `size` unrolls to train on, as acting with a fresh network would record them."""
+    num_rows = config.num_rows
+    rows = random_rows(spec, num_rows, size)
+    step = example_step(spec, agent, agent.build_network())
+    outputs = {
+        name: x.expand(num_rows, size, *x.shape[2:]).contiguous()
+        for name, x in step.policy_outputs.items()
+    }
+    versions = torch.zeros_like(rows.previous_actions)
+    state = agent.initial_state(size, torch.device("cpu"))
+    weights = torch.ones(size) if isinstance(config, R2D2Config) else None
+    unrolls = Unrolls(rows, rows.previous_actions, outputs, versions, state)
+    return Batch(unrolls, importance_weights=weights)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measures one part and prints a JSON object; returns the exit code."""
+    try:
+        print(json.dumps(_measure(argv)))
+    except SeedError as error:
+        print(f"seed_bench.parts.learner: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _measure(argv: Sequence[str]) -> dict[str, float]:
+    set_up_torch("cpu", torch_threads=1)
+    args = tyro.extras.subcommand_cli_from_dict(
+        {"forward": ForwardArgs, "train": TrainArgs, "wire": WireArgs, "replay": ReplayArgs},
+        prog="python -m seed_bench.parts.learner",
+        args=argv,
+    )
+    if isinstance(args, ForwardArgs):
+        return measure_forward(args)
+    if isinstance(args, TrainArgs):
+        return measure_train(args)
+    if isinstance(args, ReplayArgs):
+        return measure_replay(args)
+    return measure_wire(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

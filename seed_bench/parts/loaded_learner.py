@@ -1,0 +1,308 @@
+"""One learner under load.
+
+    python -m seed_bench.parts.loaded_learner --policy store --num-streams 4
+
+Server, batcher and inference as in a run, without a trainer; what is completed is dropped.
+The actors are simulated by `simulated_actors`, in a process of its own. Prints one JSON
+object; `seed load` runs it for every point of a curve, each in a fresh process, so that
+memory can be told apart.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import tyro
+
+from learner.acting.batcher import Batcher
+from learner.acting.inference import InferenceEngine, run_inference
+from learner.acting.inference_thread import make_act
+from learner.agents.base import Agent
+from learner.agents.registry import make_agent
+from learner.concurrency.cpu_time import cpu_seconds_of
+from learner.concurrency.stopping import Stopped
+from learner.concurrency.threads import start_thread
+from learner.config.presets import PRESETS
+from learner.config.run_config import InferenceConfig
+from learner.device.setup import set_up_torch
+from learner.device.streams import make_streams
+from learner.reporting.metrics import Metrics
+from learner.serving.factory import make_server
+from learner.serving.ingress.handle import IngressProcesses
+from learner.serving.limits import Limits
+from learner.serving.reception import Reception
+from learner.weights import PublishedWeights
+from seed import wire
+from seed.errors import SeedError
+from seed.pb import inference_pb2 as pb
+from seed.specs import EnvSpec
+from seed_bench.parts.null_agent import NullAgent
+
+Policy = Literal["null", "store", "impala_shallow", "nature", "impala_deep"]
+
+_UNROLL_LENGTH = 20
+_LSTM_SIZE = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LoadPointArgs:
+    """One learner, loaded by simulated actors with uint8 [84, 84] observations."""
+
+    policy: Policy = "store"
+    """null: action 0, nothing kept. store: action 0, with the state of an LSTM of 256 for
+    every slot and unrolls of 20. The others: a freshly made network of that torso with 4
+    stacked frames, and its unrolls of 20."""
+    num_streams: int = 1
+    """Actors."""
+    num_groups: int = 2
+    """Groups of each actor."""
+    envs_per_group: int = 32
+    """Environments in each message."""
+    ingress_processes: int = 0
+    """See `seed learner PRESET --help`."""
+    step_us: float = 0.0
+    """See `python -m seed_bench.parts.simulated_actors --help`."""
+    seconds: float = 4.0
+    """Seconds that count, once every slot's memory is filled."""
+    device: str = "cpu"
+    """Where the network is: "auto" (CUDA where there is one), "cpu", "cuda", ..."""
+
+
+class LoadedLearner:
+    """The acting half of a learner, in this process; see `serving`."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        task: pb.Task,
+        *,
+        ingress_processes: int = 0,
+        device: torch.device | None = None,
+        batcher: Batcher | None = None,
+    ) -> None:
+        """Acts on `device`, the CPU by default, and closes batches as a run does, by default."""
+        self.metrics = Metrics()
+        self.ingress_pids: list[int] = []
+        self.env_steps = 0
+        """Answered so far."""
+        self.answered = threading.Event()
+        self._device = device or torch.device("cpu")
+        self._policy: Policy = policy
+        self._task = task
+        self._ingress_processes = ingress_processes
+        self._batcher = batcher or Batcher(InferenceConfig())
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        self._admission = threading.Lock()
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[str]:
+        """Yields the addresses at which it serves, with commas between; raises afterwards
+        what a thread raised."""
+        with tempfile.TemporaryDirectory(prefix="seed-load-") as directory:
+            address = f"unix:{directory}/learner.sock"
+            reception = Reception(
+                make_task=lambda: self._task,
+                admit=self._admit,
+                batcher=self._batcher,
+                metrics=self.metrics,
+                limits=Limits(max_envs=sys.maxsize),  # a load is to find them
+            )
+            server = make_server(
+                reception, (address,), self._fail, ingress_processes=self._ingress_processes
+            )
+            addresses = server.start()
+            if isinstance(server, IngressProcesses):
+                self.ingress_pids = server.pids
+            try:
+                yield ",".join(addresses)
+            finally:
+                server.close()
+                self._batcher.close()
+                if self._thread is not None:
+                    self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _admit(self, spec: EnvSpec) -> str:
+        with self._admission:
+            if self._thread is None:
+                run = self._make_inference(spec)
+                self._thread = start_thread("inference", run, self._fail)
+        return "load"
+
+    def _make_inference(self, spec: EnvSpec) -> Callable[[], None]:
+        if self._policy == "null":
+            return self._answer_all
+        agent, streams = _make_agent(self._policy, spec), make_streams(self._device)
+        networks = [agent.build_network().to(self._device) for _ in range(2)]
+        generator = torch.Generator(self._device).manual_seed(0)
+        act = make_act(spec, agent, generator, InferenceConfig())
+        engine = InferenceEngine(
+            spec=spec,
+            agent=agent,
+            weights=PublishedWeights(networks[0], networks[1], streams),
+            emit=lambda completed: None,
+            counters=self,
+            metrics=self.metrics,
+            device=self._device,
+            generator=generator,
+            act=act,
+        )
+
+        def run() -> None:
+            with streams.acting():
+                act.prepare(networks)
+                run_inference(self._batcher, engine, self.metrics)
+
+        return run
+
+    def _answer_all(self) -> None:
+        clock = self.metrics.clock("inference")
+        with contextlib.suppress(Stopped):
+            while True:
+                clock.switch("wait")
+                batch = self._batcher.next_batch()
+                clock.switch("forward")
+                for request in batch:
+                    request.reply(np.zeros(request.num_envs, np.int64))
+                now = time.monotonic()
+                latencies_ms = [1000 * (now - request.submitted_at) for request in batch]
+                self.metrics.percentiles("inference/latency_ms", np.array(latencies_ms))
+                num_envs = sum(request.num_envs for request in batch)
+                self.metrics.mean("inference/batch_size_mean", num_envs)
+                self.add_env_steps(num_envs)
+
+    def add_env_steps(self, count: int) -> None:
+        """Counts what the inference thread answered."""
+        self.env_steps += count
+        if count:
+            self.answered.set()
+
+    def add_episode(self, episode: wire.Episode, *, is_eval: bool) -> None:
+        """Takes no notice."""
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.answered.set()
+
+
+def _make_agent(policy: Policy, spec: EnvSpec) -> Agent:
+    if policy == "store":
+        return NullAgent(
+            num_actions=spec.action.num_values, unroll_length=_UNROLL_LENGTH, lstm_size=_LSTM_SIZE
+        )
+    preset = PRESETS["atari-vtrace"].config
+    network = dataclasses.replace(preset.network, torso=policy)
+    return make_agent(spec, dataclasses.replace(preset, network=network))
+
+
+def measure_load(args: LoadPointArgs) -> dict[str, float]:
+    """Returns rates, latencies, costs and memory of one point.
+
+    Raises:
+      SeedError: the generator could not do its work.
+    """
+    device = set_up_torch(args.device, torch_threads=1)
+    learner = LoadedLearner(
+        args.policy, pb.Task(), ingress_processes=args.ingress_processes, device=device
+    )
+    with learner.serving() as address, _generator(args, address) as generator:
+        rss_before = _resident_bytes()
+        _next_line(generator)  # "measuring"
+        learner.metrics.drain()
+        cpu_s, ingress_cpu_s = time.process_time(), _ingress_cpu_s(learner)
+        env_steps, wall_s = learner.env_steps, time.monotonic()
+        load = json.loads(_next_line(generator))
+        cpu_s = time.process_time() - cpu_s
+        ingress_cpu_s = _ingress_cpu_s(learner) - ingress_cpu_s
+        env_steps, wall_s = learner.env_steps - env_steps, time.monotonic() - wall_s
+        metrics = learner.metrics.drain()
+        rss_bytes = _resident_bytes() - rss_before
+    num_batches = env_steps / metrics["inference/batch_size_mean"]
+    forward_ms = 1000 * metrics["time/inference_forward_share"] * wall_s / num_batches
+    num_envs = args.num_streams * args.num_groups * args.envs_per_group
+    point = {
+        "num_envs": num_envs,
+        "num_streams": args.num_streams,
+        "envs_per_message": args.envs_per_group,
+        "env_steps_per_s": load["env_steps_per_s"],
+        "learner_cpu_s_per_step": cpu_s / env_steps,
+        "generator_cpu_s_per_step": load["cpu_s_per_step"],
+        "generator_cores": load["cores"],
+        "batch_size_mean": metrics["inference/batch_size_mean"],
+        "inference_ms_p50": metrics["inference/latency_ms_p50"],
+        "inference_ms_p99": metrics["inference/latency_ms_p99"],
+        "forward_ms_mean": forward_ms,
+        "p99_over_forward": metrics["inference/latency_ms_p99"] / forward_ms,
+        "round_trip_ms_p50": load["round_trip_ms_p50"],
+        "round_trip_ms_p99": load["round_trip_ms_p99"],
+        "learner_bytes_per_env": rss_bytes / num_envs,
+    }
+    if args.ingress_processes:
+        point["ingress_cpu_s_per_step"] = ingress_cpu_s / env_steps
+    return point
+
+
+def _ingress_cpu_s(learner: LoadedLearner) -> float:
+    return sum(map(cpu_seconds_of, learner.ingress_pids))
+
+
+@contextlib.contextmanager
+def _generator(args: LoadPointArgs, address: str) -> Iterator[subprocess.Popen[str]]:
+    flags = {
+        "learner": address,
+        "num-streams": args.num_streams,
+        "num-groups": args.num_groups,
+        "envs-per-group": args.envs_per_group,
+        "step-us": args.step_us,
+        "seconds": args.seconds,
+    }
+    command = [sys.executable, "-m", "seed_bench.parts.simulated_actors"]
+    command += [text for name, value in flags.items() for text in (f"--{name}", str(value))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _next_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise SeedError(f"seed_bench.parts.simulated_actors ended with code {process.wait()}")
+    return line
+
+
+def _resident_bytes() -> int:
+    """Returns the memory that this process has now (Linux)."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measures one point and prints a JSON object; returns the exit code."""
+    try:
+        args = tyro.cli(LoadPointArgs, prog="python -m seed_bench.parts.loaded_learner", args=argv)
+        print(json.dumps(measure_load(args)))
+    except SeedError as error:
+        print(f"seed_bench.parts.loaded_learner: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

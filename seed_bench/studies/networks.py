@@ -1,0 +1,295 @@
+"""Measures what networks do to runs: docs/results/networks.json, and its tables.
+
+    python -m seed_bench.studies.networks --out docs/results/networks.json
+
+A real `seed learner` and a real `seed actor` play with a network in between: packets are
+delayed, lost and cut below TCP where this process may make such a network (Linux, root),
+else a proxy delays and holds back what TCP carries. Throughput is held against the rule of
+`seed_bench/in_flight.py`.
+"""
+
+import argparse
+import contextlib
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from learner.config.config_file import load_config
+from seed.env_config import env_settings_to_json
+from seed.errors import SeedError
+from seed.provenance import evidence_header
+from seed_bench.bench_case import run_module
+from seed_bench.in_flight import Cycle
+from seed_bench.links import packet_link
+from seed_bench.links.packet_link import PacketLink
+from seed_bench.links.proxy_link import ProxyLink
+
+REPORT_EVERY_S = 0.5
+# For queues and TCP to settle to another network.
+_SETTLE_S = 4.0
+_TIMEOUT_S = 180.0
+_ENDLESS = 10**12  # env steps
+
+Link = PacketLink | ProxyLink
+Report = dict[str, Any]
+
+
+class Network(NamedTuple):
+    """What lies between learner and actor."""
+
+    round_trip_ms: float
+    loss: float = 0.0
+    """Probability that a packet is lost, either way."""
+
+
+NETWORKS = (Network(0), Network(10), Network(50), Network(100), Network(0, 0.01), Network(50, 0.01))
+
+
+class Case(NamedTuple):
+    """A learner and one actor, which runs two groups."""
+
+    preset: tuple[str, ...]
+    envs_per_group: tuple[int, ...]
+
+
+CASES = {
+    "cartpole": Case(("cartpole-vtrace",), (16, 64, 256)),
+    "pong": Case(("atari-vtrace-cpu", "--env-id", "ALE/Pong-v5"), (32, 128)),
+}
+NUM_GROUPS = 2
+
+
+class Run:
+    """A learner on the near host and an actor on the far one, from `with` to its end."""
+
+    def __init__(self, link: Link, preset: Sequence[str], envs_per_group: int) -> None:
+        self._link = link
+        groups = ("--num-groups", str(NUM_GROUPS), "--envs-per-group", str(envs_per_group))
+        self._learner = ["learner", *preset, *groups, "--listen", f"{link.near_host}:0"]
+
+    def __enter__(self) -> "Run":
+        with contextlib.ExitStack() as stack:
+            made = stack.enter_context(tempfile.TemporaryDirectory(prefix="seed-networks-"))
+            self._directory = Path(made)
+            learner = [
+                *self._learner,
+                *("--insecure", "--run-dir", str(self.run_dir)),
+                *("--report-every-s", str(REPORT_EVERY_S), "--total-env-steps", str(_ENDLESS)),
+            ]
+            stack.enter_context(self._process(self._link.on_near_host, learner))
+            address = stack.enter_context(self._link.reaching(self._port()))
+            actor = ["actor", "--learner", address]
+            stack.enter_context(self._process(self._link.on_far_host, actor))
+            self.wait_until(lambda report: report["learner_steps"] > 0)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    @property
+    def run_dir(self) -> Path:
+        """The run's directory."""
+        return self._directory / "run"
+
+    def reports(self) -> list[Report]:
+        """Returns all reports so far."""
+        path = self.run_dir / "metrics.jsonl"
+        if not path.exists():
+            return []
+        lines = path.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def wait_until(self, fits: Callable[[Report], bool]) -> Report:
+        """Returns the newest report as soon as it fits."""
+        give_up_at = time.monotonic() + _TIMEOUT_S
+        while time.monotonic() < give_up_at:
+            reports = self.reports()
+            if reports and fits(reports[-1]):
+                return reports[-1]
+            time.sleep(REPORT_EVERY_S / 10)
+        raise SeedError(f"the run did not come so far in {_TIMEOUT_S:g} s:\n{self.logs()}")
+
+    def logs(self) -> str:
+        """Returns what both processes said."""
+        return "".join(path.read_text() for path in sorted(self._directory.glob("*.log")))
+
+    def _port(self) -> int:
+        give_up_at = time.monotonic() + _TIMEOUT_S
+        while time.monotonic() < give_up_at:
+            if match := re.search(r"listening on \S+:(\d+)", self.logs()):
+                return int(match.group(1))
+            time.sleep(0.05)
+        raise SeedError(f"the learner does not listen:\n{self.logs()}")
+
+    @contextlib.contextmanager
+    def _process(self, host: list[str], command: list[str]) -> Iterator[None]:
+        with open(self._directory / f"{command[0]}.log", "w") as log:
+            full = [*host, sys.executable, "-m", "seed.cli", *command]
+            process = subprocess.Popen(full, stdout=log, stderr=subprocess.STDOUT)
+            try:
+                yield
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+
+
+def measure_speed(link: Link, name: str, envs_per_group: int, seconds: float) -> list[Report]:
+    """Returns a row for each network, of one run that has them one after the other."""
+    link.change(delay_s=0.0, loss=0.0)
+    rows = []
+    with Run(link, CASES[name].preset, envs_per_group) as run:
+        for network in NETWORKS:
+            link.change(delay_s=network.round_trip_ms / 2000, loss=network.loss)
+            time.sleep(_SETTLE_S)
+            first = len(run.reports()) - 1
+            time.sleep(seconds)
+            rows.append(_row(network, NUM_GROUPS * envs_per_group, run.reports()[first:]))
+            _say(f"{name}: {rows[-1]}")
+        group_s = _group_s(run.run_dir)
+    for row in rows:
+        cycle = Cycle(row["round_trip_ms"] / 1000, group_s, row["learner_ms"] / 1000)
+        row["group_ms"] = 1000 * group_s
+        row["rule_env_steps_per_s"] = cycle.env_steps_per_s(row["envs"])
+        row["share_of_rule"] = row["env_steps_per_s"] / row["rule_env_steps_per_s"]
+    return rows
+
+
+def _row(network: Network, num_envs: int, reports: list[Report]) -> Report:
+    first, last = reports[0], reports[-1]
+    steps, seconds = (last[name] - first[name] for name in ("env_steps", "wall_s"))
+    latency = "inference/latency_ms_p50"
+    # A report is without it where nobody was served for all of its window.
+    latencies = [report[latency] for report in reports[1:] if latency in report]
+    if not latencies:
+        raise SeedError(f"nobody was served over {network}")
+    return {
+        "envs": num_envs,
+        **network._asdict(),
+        "env_steps_per_s": steps / seconds,
+        "learner_ms": sum(latencies) / len(latencies),
+        "actors_refused": sum(report.get("actors/refused", 0) for report in reports[1:]),
+    }
+
+
+def _group_s(run_dir: Path) -> float:
+    """Returns the seconds in which an actor steps a group, measured by itself."""
+    config = load_config(run_dir / "config.yaml")
+    size = config.actor.envs_per_group
+    flags = ("--env-id", config.env.env_id, "--num-envs", str(size), "--seconds", "2")
+    settings = ("--env-settings", env_settings_to_json(config.env))
+    return (
+        size
+        * run_module(["seed_bench.parts.env", "--json", *flags, *settings])["env_cpu_s_per_step"]
+    )
+
+
+def measure_cut(link: Link, seconds: float) -> Report:
+    """Returns what became of a run whose one actor was cut off for so long, at 50 ms."""
+    link.change(delay_s=0.025, loss=0.0)
+    with Run(link, CASES["cartpole"].preset, 16) as run:
+        time.sleep(_SETTLE_S)
+        link.cut()
+        cut_at = time.monotonic()
+        time.sleep(5 * REPORT_EVERY_S)  # what was under way has come or is lost
+        before = run.reports()[-1]
+        dropped_s = None
+        while (elapsed_s := time.monotonic() - cut_at) < seconds:
+            if dropped_s is None and run.reports()[-1]["actors/connected"] == 0:
+                dropped_s = elapsed_s
+            time.sleep(REPORT_EVERY_S / 10)
+        link.heal()
+        healed_at = time.monotonic()
+        run.wait_until(lambda report: report["env_steps"] > before["env_steps"])
+        back_s = time.monotonic() - healed_at
+        time.sleep(_SETTLE_S)
+        after, reports = run.reports()[-1], run.reports()
+    counters = ("env_steps", "learner_steps", "episodes")
+    return {
+        "seconds": seconds,
+        "dropped_after_s": dropped_s,
+        "steps_flow_after_healing_s": back_s,
+        **{f"{name}_before": before[name] for name in counters},
+        **{f"{name}_after": after[name] for name in counters},
+        "counters_never_fell": all(
+            later[name] >= earlier[name]
+            for earlier, later in zip(reports, reports[1:], strict=False)
+            for name in counters
+        ),
+        "envs": after["envs/connected"],
+    }
+
+
+def measure(
+    cases: Sequence[str], seconds: float, cuts: Sequence[float], *, proxy: bool
+) -> dict[str, Any]:
+    """Returns each case's rows, and those of the cuts, with what they were measured on."""
+    command = shlex.join(["python", "-m", "seed_bench.studies.networks", *sys.argv[1:]])
+    results: dict[str, Any] = {}
+    with PacketLink() if packet_link.may_be_made() and not proxy else ProxyLink() as link:
+        about = evidence_header(command) | {"network": link.kind}
+        for name in cases:
+            sizes = CASES[name].envs_per_group
+            speeds = [measure_speed(link, name, size, seconds) for size in sizes]
+            results[name] = about | {"rows": [row for rows in speeds for row in rows]}
+        if cuts:
+            results["cuts"] = about | {"rows": [measure_cut(link, each) for each in cuts]}
+    return results
+
+
+def tables(results: dict[str, Any]) -> str:
+    """Returns the results as Markdown."""
+    lines = ["| run | envs in flight | round trip ms | loss | env steps/s | the rule | share |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for name in CASES:
+        for row in results.get(name, {}).get("rows", ()):
+            speed, rule = row["env_steps_per_s"], row["rule_env_steps_per_s"]
+            lines.append(
+                f"| {name} | {row['envs']} | {row['round_trip_ms']:g} | {row['loss']:.0%} "
+                f"| {speed:,.0f} | {rule:,.0f} | {row['share_of_rule']:.2f} |"
+            )
+    lines += ["", "| cut for s | dropped after s | steps flow again s after healing |"]
+    lines.append("| ---: | ---: | ---: |")
+    for cut in results.get("cuts", {}).get("rows", ()):
+        dropped = "never" if cut["dropped_after_s"] is None else f"{cut['dropped_after_s']:.0f}"
+        back_s = cut["steps_flow_after_healing_s"]
+        lines.append(f"| {cut['seconds']:g} | {dropped} | {back_s:.1f} |")
+    return "\n".join(lines)
+
+
+def _say(message: str) -> None:
+    print(f"networks: {message}", file=sys.stderr)
+
+
+def main() -> int:
+    """Measures, writes and prints; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, required=True, help="file to write, or add to")
+    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES), help="speed of")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement of speed")
+    parser.add_argument(
+        "--cuts", type=float, nargs="*", default=[5, 20, 60, 60, 60], help="seconds of each"
+    )
+    parser.add_argument("--proxy", action="store_true", help="the proxy, whatever the rights")
+    options = parser.parse_args()
+    results = json.loads(options.out.read_text()) if options.out.exists() else {}
+    try:
+        results |= measure(options.cases, options.seconds, options.cuts, proxy=options.proxy)
+    except SeedError as error:
+        print(f"networks: {error}", file=sys.stderr)
+        return 1
+    options.out.write_text(json.dumps(results, indent=2) + "\n")
+    print(tables(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

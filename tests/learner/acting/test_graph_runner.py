@@ -1,0 +1,236 @@
+"""Padded batches against the agent called plainly: the same answers, whatever the padding."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from learner.acting.graph_runner import PaddedAct, padded_sizes
+from learner.acting.inference import example_step
+from learner.agents.base import ActOutput, Agent
+from learner.agents.r2d2 import R2D2Agent
+from learner.agents.vtrace import VTraceAgent
+from learner.config.agent_config import R2D2Config, VTraceConfig
+from learner.device.recorders import HostRecorder, make_recorder
+from learner.records import Rows, State, map_tensors, tensors_of
+from tests.learner.builders import (
+    GEAR,
+    NETWORKS,
+    SCREEN,
+    SPEED,
+    env_spec,
+    random_flags,
+    random_rows,
+    seeded,
+    with_random_weights,
+)
+
+MAX_SIZE = 40
+SPEC = env_spec(SCREEN, SPEED, GEAR)
+AGENTS: dict[str, Agent] = {
+    # A quarter of all actions at random, and some of the greedy ones too.
+    "r2d2": R2D2Agent(
+        SPEC,
+        NETWORKS["everything"],
+        R2D2Config(head_size=8, exploration_base=0.25, exploration_exponent=0, eval_epsilon=0.1),
+    ),
+    "vtrace": VTraceAgent(SPEC, NETWORKS["everything"], VTraceConfig()),
+}
+NO_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+def random_batch(agent: Agent, count: int, rng_seed: int) -> tuple[Rows, State, dict[str, Tensor]]:
+    """Returns rows [1, count], a state that is not zero, and what else `act` is given."""
+    generator = seeded(rng_seed)
+    rows = random_rows(SPEC, 1, count, generator)
+    state = map_tensors(
+        lambda x: torch.rand(x.shape, generator=generator).mul(4).to(x.dtype),
+        agent.initial_state(count, torch.device("cpu")),
+    )
+    slots = torch.randperm(1000, generator=generator)[:count]
+    return rows, state, {"slots": slots, "greedy": random_flags((count,), generator)}
+
+
+def make_padded(
+    agent: Agent, *networks: nn.Module, device: str = "cpu"
+) -> tuple[PaddedAct, torch.Generator]:
+    """Returns one that is ready, and what it draws from."""
+    generator = torch.Generator(device)
+    example = example_step(SPEC, agent, agent.build_network())
+    recorder = make_recorder(generator)
+    act = PaddedAct(agent, generator, recorder, example=example, max_size=MAX_SIZE)
+    act.prepare(networks)
+    return act, generator
+
+
+def make_network(agent: Agent, rng_seed: int = 0) -> nn.Module:
+    """Returns one whose answers differ from row to row."""
+    return with_random_weights(agent.build_network(), rng_seed).eval()
+
+
+def copies(output: ActOutput) -> ActOutput:
+    """Returns what stays as it is when the next batch is acted on."""
+    return map_tensors(torch.clone, output)
+
+
+def assert_equal(got: ActOutput, expected: ActOutput) -> None:
+    """Asserts that all is the same to the last bit."""
+    for a, b in zip(tensors_of(got), tensors_of(expected), strict=True):
+        assert a.dtype == b.dtype
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+@torch.inference_mode()
+def test_padding_does_not_matter(name: str) -> None:
+    """With any rows behind its own a batch gives the same actions, outputs and states, bit
+    by bit: those behind here are of the batches before."""
+    agent, count = AGENTS[name], 21
+    network = make_network(agent)
+    act, generator = make_padded(agent, network)
+    rows, state, others = random_batch(agent, count, rng_seed=0)
+    # Up to the next size with rows of another batch.
+    more = random_batch(agent, 32 - count, rng_seed=1)
+    padded = map_tensors(lambda a, b: torch.cat([a, b], dim=1), rows, more[0])
+    padded_others = map_tensors(lambda a, b: torch.cat([a, b]), (state, others), more[1:])
+    expected = agent.act(network, padded, padded_others[0], generator=seeded(7), **padded_others[1])
+    expected = map_tensors(lambda x: x[:count], expected)
+    for before in (0, 32, 7, 40):
+        if before:
+            between = random_batch(agent, before, rng_seed=before)
+            act(network, between[0], between[1], **between[2])
+        generator.manual_seed(7)
+        assert_equal(act(network, rows, state, **others), expected)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+@torch.inference_mode()
+def test_batches_of_any_size_give_what_the_agent_gives(name: str) -> None:
+    """To float tolerance, as kernels differ by size; beyond the largest they are the same."""
+    agent = AGENTS[name]
+    network = make_network(agent)
+    act, _ = make_padded(agent, network)
+    for count in (1, 8, 9, 33, MAX_SIZE, MAX_SIZE + 1):
+        rows, state, others = random_batch(agent, count, rng_seed=count)
+        got = act(network, rows, state, **others)
+        expected = agent.act(network, rows, state, generator=seeded(), **others)
+        assert got.actions.shape == (count,)
+        torch.testing.assert_close(got.policy_outputs, expected.policy_outputs)
+        torch.testing.assert_close(got.state, expected.state)
+
+
+@pytest.mark.parametrize("greedy", [None, "all", "some"])
+@torch.inference_mode()
+def test_greedy_rows_are_those_that_are_asked_for(greedy: str | None) -> None:
+    """The same draws as without padding, and those of the batch before are forgotten."""
+    agent = AGENTS["vtrace"]
+    network = make_network(agent)
+    act, generator = make_padded(agent, network)
+    rows, state, others = random_batch(agent, 30, rng_seed=3)
+    act(network, rows, state, slots=others["slots"], greedy=torch.ones(30, dtype=torch.bool))
+    masks = {None: None, "all": torch.ones(30, dtype=torch.bool), "some": others["greedy"]}
+    inputs: dict[str, Any] = {"slots": others["slots"], "greedy": masks[greedy]}
+    generator.manual_seed(5)
+    got = copies(act(network, rows, state, **inputs))
+    expected = agent.act(network, rows, state, generator=seeded(5), **inputs)
+    assert torch.equal(got.actions, expected.actions)
+    best = got.policy_outputs["logits"].argmax(-1)
+    assert torch.equal(got.actions, best) == (greedy == "all")
+
+
+@torch.inference_mode()
+def test_actions_stay_when_the_next_batch_is_acted_on() -> None:
+    """Whoever sends them to actors may do so late; what else is given is overwritten."""
+    agent = AGENTS["vtrace"]
+    network = make_network(agent)
+    act, _ = make_padded(agent, network)
+    rows, state, others = random_batch(agent, 30, rng_seed=0)
+    first = act(network, rows, state, **others)
+    kept = copies(first)
+    rows, state, others = random_batch(agent, 30, rng_seed=1)
+    second = act(network, rows, state, **others)
+    assert torch.equal(first.actions, kept.actions)
+    assert not torch.equal(first.actions, second.actions)
+    assert not torch.equal(first.policy_outputs["logits"], kept.policy_outputs["logits"])
+
+
+@torch.inference_mode()
+def test_weights_written_in_place_act_at_once() -> None:
+    """What was recorded reads them where they are, each network its own."""
+    agent = AGENTS["vtrace"]
+    networks = [make_network(agent, rng_seed) for rng_seed in (0, 1)]
+    act, _ = make_padded(agent, *networks)
+    rows, state, others = random_batch(agent, 12, rng_seed=0)
+    for rng_seed in (2, 3):
+        with_random_weights(networks[0], rng_seed)
+        for network in networks:
+            got = act(network, rows, state, **others).policy_outputs["logits"]
+            expected = agent.act(network, rows, state, generator=seeded(), **others)
+            torch.testing.assert_close(got, expected.policy_outputs["logits"])
+
+
+def test_making_ready_draws_nothing() -> None:
+    """A resumed run goes on with the numbers that it would have drawn."""
+    agent = AGENTS["r2d2"]
+    generator = seeded(11)
+    example = example_step(SPEC, agent, agent.build_network())
+    act = PaddedAct(agent, generator, HostRecorder(), example=example, max_size=MAX_SIZE)
+    act.prepare([make_network(agent)])
+    assert torch.equal(generator.get_state(), seeded(11).get_state())
+
+
+def test_sizes_are_powers_of_two_up_to_the_largest_batch() -> None:
+    """Which need not be one."""
+    assert padded_sizes(1024) == (8, 16, 32, 64, 128, 256, 512, 1024)
+    assert padded_sizes(100) == (8, 16, 32, 64, 100)
+    assert padded_sizes(8) == (8,)
+    assert padded_sizes(3) == (3,)
+
+
+def test_recorded_work_stays_where_it_is() -> None:
+    """It reads what is in its memory now, and what it gave before is overwritten."""
+    given = torch.zeros(3)
+    repeat = HostRecorder().record(lambda: {"sum": given.sum(), "twice": 2 * given})
+    first = repeat()
+    given.fill_(4.0)
+    second = repeat()
+    assert first["sum"].item() == second["sum"].item() == 12.0
+    assert first["twice"].data_ptr() == second["twice"].data_ptr()
+
+
+@pytest.mark.gpu
+@NO_CUDA
+@pytest.mark.parametrize("name", AGENTS)
+@torch.inference_mode()
+def test_gpu_graphs_give_what_the_agent_gives(name: str) -> None:
+    """Over many batches and changing weights, with draws that go on from batch to batch."""
+    agent, device = AGENTS[name], torch.device("cuda")
+    networks = [make_network(agent, rng_seed).to(device) for rng_seed in (0, 1)]
+    with torch.cuda.stream(torch.cuda.Stream()):
+        act, generator = make_padded(agent, *networks, device="cuda")
+        drawn: list[Tensor] = []
+        for number in range(40):
+            count = number % MAX_SIZE + 1
+            batch = random_batch(agent, count, rng_seed=number)
+            rows, state, others = map_tensors(lambda x: x.to(device), batch)
+            network = networks[number % 2]
+            got = copies(act(network, rows, state, **others))
+            expected = agent.act(
+                network, rows, state, generator=torch.Generator(device).manual_seed(0), **others
+            )
+            torch.testing.assert_close(
+                got.policy_outputs, expected.policy_outputs, rtol=1e-3, atol=1e-3
+            )
+            torch.testing.assert_close(got.state, expected.state, rtol=1e-3, atol=1e-3)
+            drawn.append(generator.get_state())
+            with_random_weights_in_place(networks[0])
+    # A graph that replayed the same draws would leave the generator where it was.
+    assert all(not torch.equal(a, b) for a, b in zip(drawn, drawn[1:], strict=False))
+
+
+@torch.no_grad()
+def with_random_weights_in_place(network: nn.Module) -> None:
+    """Moves every weight a little, on its device."""
+    for parameter in network.parameters():
+        parameter.add_(0.01 * torch.randn_like(parameter))

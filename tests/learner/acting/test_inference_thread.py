@@ -1,0 +1,108 @@
+"""The acting side: on its own stream, ready before its first batch, and what it hands over."""
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from learner.acting.batcher import Batcher, Request
+from learner.acting.graph_runner import PaddedAct, PlainAct
+from learner.acting.inference_thread import Acting, make_act
+from learner.acting.unrolls import Completed
+from learner.agents.vtrace import VTraceAgent
+from learner.config.agent_config import VTraceConfig
+from learner.config.run_config import InferenceConfig, NetworkConfig, RunConfig
+from learner.records import tensors_of
+from learner.reporting.counters import Counters
+from learner.reporting.metrics import Metrics
+from learner.training.ranks import Ranks
+from learner.weights import PublishedWeights
+from tests.learner.builders import TIMEOUT_S, env_outputs, env_spec
+from tests.support.clocked_streams import ACTING, ClockedStreams
+
+CPU = torch.device("cpu")
+
+
+class Put(NamedTuple):
+    """What training was given, and on which stream."""
+
+    completed: Completed
+    stream: str
+
+
+class FakeTraining:
+    """Takes unrolls, and notes when it has the first."""
+
+    def __init__(self, weights: PublishedWeights, streams: ClockedStreams) -> None:
+        self.weights = weights
+        self.put_first = threading.Event()
+        self.first: Put | None = None
+        self._streams = streams
+
+    def put(self, completed: Completed) -> None:
+        if self.first is None:
+            self.first = Put(completed, self._streams.current)
+        self.put_first.set()
+
+
+@pytest.mark.parametrize("cuda_graphs", ["off", "on"])
+def test_unrolls_are_given_to_the_stream_that_trains(
+    monkeypatch: pytest.MonkeyPatch, cuda_graphs: str
+) -> None:
+    """All their tensors, by the stream that acts, before training can ask for them."""
+    streams = ClockedStreams()
+    monkeypatch.setattr("learner.acting.inference_thread.make_streams", lambda device: streams)
+    spec = env_spec()
+    agent = VTraceAgent(
+        spec, NetworkConfig(lstm_size=4), VTraceConfig(unroll_length=1, batch_size=2)
+    )
+    weights = PublishedWeights(agent.build_network(), agent.build_network(), streams)
+    weights.publish(agent.build_network(), 0)
+    inference = InferenceConfig(cuda_graphs=cuda_graphs, max_inference_batch=16)  # pyright: ignore[reportArgumentType]
+    batcher, training, failures = Batcher(inference), FakeTraining(weights, streams), []
+    acting = Acting(
+        spec=spec,
+        agent=agent,
+        config=RunConfig(inference=inference),
+        training=training,
+        batcher=batcher,
+        counters=Counters(),
+        ranks=Ranks(),
+        metrics=Metrics(),
+        device=CPU,
+        checkpoint=None,
+        on_failure=failures.append,
+    )
+    acting.start()
+    answered = threading.Semaphore(0)
+    for _ in range(2):
+        step = Request(
+            outputs=env_outputs(3),
+            slots=np.arange(3),
+            is_session_start=False,
+            is_eval=False,
+            reply=lambda actions: answered.release(),
+            submitted_at=0.0,
+        )
+        batcher.submit(step)
+        assert answered.acquire(timeout=TIMEOUT_S)
+    assert training.put_first.wait(TIMEOUT_S)
+    batcher.close()
+    acting.join()
+    assert not failures
+    assert training.first is not None
+    unrolls, stream = training.first.completed.unrolls, training.first.stream
+    assert stream == ACTING
+    assert {id(x) for x in tensors_of(unrolls)} <= {id(x) for x in streams.given}
+
+
+@pytest.mark.parametrize(
+    ("cuda_graphs", "expected"), [("auto", PlainAct), ("off", PlainAct), ("on", PaddedAct)]
+)
+def test_cpu_pads_batches_only_if_told_to(cuda_graphs: str, expected: type) -> None:
+    """There is nothing to be gained there."""
+    agent = VTraceAgent(env_spec(), NetworkConfig(), VTraceConfig())
+    config = InferenceConfig(cuda_graphs=cuda_graphs)  # pyright: ignore[reportArgumentType]
+    assert isinstance(make_act(env_spec(), agent, torch.Generator(), config), expected)

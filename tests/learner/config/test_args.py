@@ -1,0 +1,276 @@
+"""Command lines: presets, flags, and where a run lives."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from learner.config.args import EvalArgs, LearnerArgs, TrainArgs, parse_eval, parse_preset
+from learner.config.config_file import dump_config
+from learner.config.presets import PRESETS
+from seed.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """runs/ is looked for where the command is given."""
+    monkeypatch.chdir(tmp_path)
+
+
+def parse(*argv: str) -> LearnerArgs:
+    """Returns the arguments of `seed learner`."""
+    return parse_preset(LearnerArgs, "learner", argv)[1]
+
+
+def run_dir_of(*argv: str) -> Path:
+    """Returns where the run of a command line lives."""
+    run_dir = parse(*argv).run_dir
+    assert run_dir is not None
+    return run_dir
+
+
+def make_run(run_dir: str, preset: str = "cartpole-vtrace", *, age_s: float = 0.0) -> Path:
+    """Makes a run directory with a checkpoint, last changed `age_s` seconds before a fixed time."""
+    path = Path(run_dir)
+    (path / "checkpoints").mkdir(parents=True)
+    dump_config(PRESETS[preset].config, path / "config.yaml", name=preset)
+    (path / "metrics.jsonl").touch()
+    changed_at = 1_700_000_000 - age_s
+    os.utime(path, (changed_at, changed_at))
+    return path
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_preset_without_flags_is_the_preset(preset: str) -> None:
+    """Every value as its author set it."""
+    name, args = parse_preset(LearnerArgs, "learner", [preset])
+    assert name == preset
+    assert args.config == PRESETS[preset].config
+
+
+def test_flags_change_their_fields_alone() -> None:
+    """By their own short names, wherever in the config they are."""
+    args = parse(
+        "cartpole-vtrace",
+        *("--env-id", "Acrobot-v1"),
+        *("--learning-rate", "0.5"),
+        *("--total-env-steps", "77"),
+        *("--lstm-size", "32"),
+        *("--frame-skip", "3"),
+        *("--hidden-sizes", "5", "6", "7"),
+        *("--entropy-target", "0.25"),
+    )
+    base = PRESETS["cartpole-vtrace"].config
+    atari = dataclasses.replace(base.env.atari, frame_skip=3)
+    assert args.config == dataclasses.replace(
+        base,
+        env=dataclasses.replace(base.env, env_id="Acrobot-v1", atari=atari),
+        optimizer=dataclasses.replace(base.optimizer, learning_rate=0.5),
+        learner=dataclasses.replace(base.learner, total_env_steps=77),
+        network=dataclasses.replace(base.network, lstm_size=32, hidden_sizes=(5, 6, 7)),
+        agent=dataclasses.replace(base.agent, entropy_target=0.25),
+    )
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--device", "cpu"),
+        ("--envs-per-group", "4"),
+        ("--rng-seed", "3"),
+        ("--checkpoint-every-s", "60"),
+        ("--run-dir", "here"),
+        ("--listen", "unix:a", "127.0.0.1:0"),
+        ("--insecure",),
+        ("--json",),
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_promised_flags_exist_for_both_commands(flags: tuple[str, ...]) -> None:
+    """They mean the same everywhere."""
+    parse_preset(LearnerArgs, "learner", ["cartpole-vtrace", *flags])
+    parse_preset(TrainArgs, "train", ["cartpole-vtrace", *flags])
+
+
+def test_train_adds_local_actors_and_listens_to_nobody_else() -> None:
+    """Its own actors have a private socket."""
+    _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace"])
+    assert (args.num_actors, args.listen) == (1, ())
+    _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace", "--num-actors", "3"])
+    assert args.num_actors == 3
+
+
+def test_train_evaluates_only_if_asked_to() -> None:
+    """Evaluation takes time from training."""
+    _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace"])
+    assert args.num_eval_actors == 0
+    _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace", "--num-eval-actors", "2"])
+    assert (args.num_actors, args.num_eval_actors) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--learning-rate", "-1"), "learning_rate: expected 0 or more, got -1.0"),
+        (("--learning-rate", "fast"), "--learning-rate"),
+        (("--torso", "vgg"), "--torso"),
+        (("--no-such-flag", "1"), "--no-such-flag"),
+        (("--num-actors", "-1"), "num_actors: expected 0 or more, got -1"),
+        (("--num-eval-actors", "-1"), "num_eval_actors: expected 0 or more, got -1"),
+        (("--tls-cert", "x"), "tls_key: expected both"),
+        (("--tls-ca", "x"), "tls_cert: expected a file, with --tls-ca"),
+        (("--metrics-port", "-1"), "metrics_port: expected 0 .. 65535, got -1"),
+        (("--log-format", "xml"), "--log-format"),
+    ],
+    ids=lambda x: x[0] if isinstance(x, tuple) else "",
+)
+def test_bad_flag_exits_with_2_and_names_it(
+    flags: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As command lines do; nothing is run, nothing on stdout."""
+    with pytest.raises(SystemExit) as caught:
+        parse_preset(TrainArgs, "train", ["cartpole-vtrace", *flags])
+    captured = capsys.readouterr()
+    assert caught.value.code == 2
+    assert message in captured.err
+    assert captured.out == ""
+
+
+def test_unknown_preset_is_refused_with_those_there_are() -> None:
+    """So that the user need not look them up."""
+    with pytest.raises(ConfigError) as caught:
+        parse("pong")
+    message = str(caught.value)
+    assert message.startswith("PRESET: expected one of ")
+    assert message.endswith(", got pong")
+    assert all(name in message for name in PRESETS)
+
+
+@pytest.mark.parametrize(("argv", "code"), [([], 2), (["--help"], 0), (["-h"], 0)])
+def test_help_lists_the_presets(
+    argv: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked for, it is no failure; a missing preset is one."""
+    with pytest.raises(SystemExit) as caught:
+        parse_preset(TrainArgs, "train", argv)
+    assert caught.value.code == code
+    printed = capsys.readouterr().out
+    assert printed.startswith("usage: seed train PRESET [flags]")
+    assert all(f"{name} " in printed and PRESETS[name].help in printed for name in PRESETS)
+
+
+def test_help_of_a_preset_shows_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the text of every field; exits 0."""
+    with pytest.raises(SystemExit) as caught:
+        parse("atari-vtrace", "--help")
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert "impala_deep" in printed
+    assert "--unroll-length" in printed
+    assert "transitions in an unroll" in printed
+
+
+def test_run_directory_is_named_after_the_preset() -> None:
+    """And the time, below runs/."""
+    run_dir = run_dir_of("atari-vtrace")
+    assert run_dir.parent == Path("runs")
+    prefix, day, second = run_dir.name.rsplit("-", 2)
+    assert prefix == "atari-vtrace"
+    assert (len(day), len(second)) == (8, 6)
+
+
+def test_run_directory_of_an_earlier_run_is_refused() -> None:
+    """Two runs would mix in its files; an empty one may be given."""
+    make_run("old")
+    with pytest.raises(ConfigError, match="^run_dir: expected a new directory, or --resume, got"):
+        parse("cartpole-vtrace", "--run-dir", "old")
+    Path("new").mkdir()
+    assert run_dir_of("cartpole-vtrace", "--run-dir", "new") == Path("new")
+
+
+def test_resume_takes_the_newest_run_of_the_preset() -> None:
+    """Not the last by name: clocks are set back, and directories renamed."""
+    make_run("runs/cartpole-vtrace-20260103-000000", age_s=30)
+    newest = make_run("runs/cartpole-vtrace-20260101-000000", age_s=10)
+    make_run("runs/cartpole-vtrace-20260102-000000", age_s=20)
+    assert run_dir_of("cartpole-vtrace", "--resume") == newest
+
+
+def test_resume_ignores_presets_whose_name_begins_alike() -> None:
+    """atari-vtrace is not atari-vtrace-cpu."""
+    own = make_run("runs/atari-vtrace-20260101-000000", "atari-vtrace", age_s=100)
+    make_run("runs/atari-vtrace-cpu-20260102-000000", "atari-vtrace-cpu")
+    assert run_dir_of("atari-vtrace", "--resume") == own
+
+
+def test_resume_without_an_earlier_run_is_refused() -> None:
+    """A run that never saved anything does not count."""
+    Path("runs/cartpole-vtrace-20260101-000000").mkdir(parents=True)
+    make_run("runs/atari-vtrace-20260102-000000", "atari-vtrace")
+    with pytest.raises(ConfigError, match="^resume: expected an earlier run"):
+        parse("cartpole-vtrace", "--resume")
+
+
+def test_resume_of_a_directory_without_a_run_starts_afresh() -> None:
+    """A supervisor gives the same command at the first start and at every restart."""
+    args = parse("cartpole-vtrace", "--run-dir", "new", "--resume", "--lstm-size", "3")
+    assert args.run_dir == Path("new")
+    assert args.config.network.lstm_size == 3
+
+
+def test_resume_goes_on_with_the_runs_own_config_and_the_flags_given_now() -> None:
+    """What was changed then holds, what is changed now counts more; the rest is the run's,
+    even where the preset has changed meanwhile."""
+    path = make_run("old")
+    config = PRESETS["cartpole-vtrace"].config
+    then = dataclasses.replace(
+        config,
+        network=dataclasses.replace(config.network, lstm_size=17),
+        learner=dataclasses.replace(config.learner, total_env_steps=5),
+    )
+    dump_config(then, path / "config.yaml", name="cartpole-vtrace")
+    args = parse("cartpole-vtrace", "--run-dir", "old", "--resume", "--total-env-steps", "9")
+    expected = dataclasses.replace(then.learner, total_env_steps=9)
+    assert args.config == dataclasses.replace(then, learner=expected)
+    assert args.resume
+
+
+def test_resume_of_a_run_with_a_broken_config_is_refused() -> None:
+    """Rather than going on with something else."""
+    path = make_run("old")
+    (path / "config.yaml").write_text("network: {lstm_sise: 4}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="config.yaml: network.lstm_sise: unknown field"):
+        parse("cartpole-vtrace", "--run-dir", "old", "--resume")
+
+
+def test_eval_takes_a_run_and_little_else() -> None:
+    """The defaults of the command."""
+    args = parse_eval(["runs/x", "--episodes", "3"])
+    assert (args.run, args.episodes, args.video, args.json) == (Path("runs/x"), 3, None, False)
+
+
+@pytest.mark.parametrize(
+    ("episodes", "num_envs", "used"), [(20, 0, 8), (3, 0, 3), (20, 5, 5), (4, 16, 4)]
+)
+def test_eval_steps_no_more_environments_than_there_are_games(
+    episodes: int, num_envs: int, used: int
+) -> None:
+    """An environment without a game to play would only cost time."""
+    args = EvalArgs(run=Path("x"), episodes=episodes, num_envs=num_envs)
+    assert args.num_envs_used == used
+
+
+def test_video_shows_one_environment() -> None:
+    """Asking for more beside it is refused."""
+    assert EvalArgs(run=Path("x"), video=Path("v.mp4")).num_envs_used == 1
+    with pytest.raises(ConfigError, match="^num_envs: expected 1 with --video, got 4"):
+        EvalArgs(run=Path("x"), video=Path("v.mp4"), num_envs=4)
+
+
+def test_eval_of_nothing_is_refused() -> None:
+    """There would be no mean to print."""
+    with pytest.raises(ConfigError, match="^episodes: expected at least 1, got 0"):
+        EvalArgs(run=Path("x"), episodes=0)
+    with pytest.raises(ConfigError, match="^num_envs: expected 0 or more, got -1"):
+        EvalArgs(run=Path("x"), num_envs=-1)

@@ -1,0 +1,110 @@
+"""What is left of the memory, read from files like the kernel's."""
+
+from pathlib import Path
+
+import pytest
+
+from learner.experience.replay.memory import available_memory_bytes
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def machine(root: Path, files: dict[str, str], available: int = 100 * MIB) -> Path:
+    """Makes a machine's files below `root`; returns it."""
+    meminfo = f"MemTotal:  999999 kB\nMemAvailable:  {available // KIB} kB\nBuffers: 1 kB\n"
+    for name, text in ({"proc/meminfo": meminfo} | files).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def version_2(group: str, limit: object, used: int, reclaimable: int = 0) -> dict[str, str]:
+    """Returns the files of a group of the unified hierarchy."""
+    directory = f"sys/fs/cgroup/{group}".rstrip("/")
+    return {
+        f"{directory}/memory.max": f"{limit}\n",
+        f"{directory}/memory.current": f"{used}\n",
+        f"{directory}/memory.stat": f"anon 5\ninactive_file {reclaimable}\n",
+    }
+
+
+def version_1(group: str, limit: int, used: int) -> dict[str, str]:
+    """Returns the files of a group of the memory controller's own hierarchy."""
+    directory = f"sys/fs/cgroup/memory/{group}".rstrip("/")
+    return {
+        f"{directory}/memory.limit_in_bytes": f"{limit}\n",
+        f"{directory}/memory.usage_in_bytes": f"{used}\n",
+        f"{directory}/memory.stat": "cache 5\ntotal_inactive_file 0\n",
+    }
+
+
+def in_group(path: str) -> dict[str, str]:
+    """Returns the file that says which group of the unified hierarchy we are in."""
+    return {"proc/self/cgroup": f"0::{path}\n"}
+
+
+def test_machine_without_groups_has_what_it_says(tmp_path: Path) -> None:
+    """In bytes, from kibibytes."""
+    assert available_memory_bytes(machine(tmp_path, {})) == 100 * MIB
+
+
+@pytest.mark.parametrize("path", ["/a/b", "/a", "/a/b/c"])
+def test_group_s_limit_holds_for_those_inside(tmp_path: Path, path: str) -> None:
+    """Whether it is our own group's or one around it."""
+    root = machine(tmp_path, in_group(path) | version_2("a", 50 * MIB, 30 * MIB))
+    assert available_memory_bytes(root) == 20 * MIB
+
+
+def test_tightest_of_all_groups_counts(tmp_path: Path) -> None:
+    """An inner group cannot have more than the one around it."""
+    groups = version_2("a", 50 * MIB, 45 * MIB) | version_2("a/b", 40 * MIB, 10 * MIB)
+    root = machine(tmp_path, in_group("/a/b") | groups)
+    assert available_memory_bytes(root) == 5 * MIB
+
+
+def test_machine_may_have_less_than_the_group_allows(tmp_path: Path) -> None:
+    """Limits are often larger than the machine."""
+    files = in_group("/a") | version_2("a", 1 << 62, 0)
+    assert available_memory_bytes(machine(tmp_path, files, 7 * MIB)) == 7 * MIB
+
+
+def test_group_without_a_limit_is_no_limit(tmp_path: Path) -> None:
+    """The kernel writes "max"."""
+    root = machine(tmp_path, in_group("/a") | version_2("a", "max", 30 * MIB))
+    assert available_memory_bytes(root) == 100 * MIB
+
+
+def test_container_finds_its_limit_where_the_host_s_path_is_not(tmp_path: Path) -> None:
+    """It sees its own group as the root, but may be told the host's name of it."""
+    files = in_group("/docker/0123") | version_2("", 50 * MIB, 30 * MIB)
+    assert available_memory_bytes(machine(tmp_path, files)) == 20 * MIB
+
+
+def test_files_that_the_kernel_can_drop_are_not_in_use(tmp_path: Path) -> None:
+    """Reading a dataset would otherwise leave no room for a replay."""
+    root = machine(tmp_path, in_group("/a") | version_2("a", 50 * MIB, 40 * MIB, 15 * MIB))
+    assert available_memory_bytes(root) == 25 * MIB
+
+
+def test_group_beyond_its_limit_has_nothing_left(tmp_path: Path) -> None:
+    """Not less than nothing."""
+    root = machine(tmp_path, in_group("/a") | version_2("a", 50 * MIB, 60 * MIB))
+    assert available_memory_bytes(root) == 0
+
+
+def test_older_hierarchy_of_the_memory_controller_counts(tmp_path: Path) -> None:
+    """Among those of other controllers, which have no say."""
+    membership = "9:name=systemd:/s\n4:cpu,memory:/a/b\n2:cpu:/c\n0::/\n"
+    files = {"proc/self/cgroup": membership} | version_1("a", 50 * MIB, 30 * MIB)
+    assert available_memory_bytes(machine(tmp_path, files)) == 20 * MIB
+
+
+def test_without_the_kernel_s_files_all_memory_counts(tmp_path: Path) -> None:
+    """Other systems have none."""
+    assert available_memory_bytes(tmp_path) > MIB
+
+
+def test_this_machine_has_some_memory_left() -> None:
+    """The files are as expected here."""
+    assert available_memory_bytes() > MIB

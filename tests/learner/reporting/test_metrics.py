@@ -1,0 +1,212 @@
+"""Metrics: what each kind of value reports over a window, and where a thread's time goes."""
+
+import threading
+from functools import partial
+from pathlib import Path
+from time import thread_time
+
+import numpy as np
+import pytest
+
+from learner.reporting.metrics import Metrics, is_known
+
+
+class FakeTime:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        """Starts somewhere that is not 0."""
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        """Tells the time."""
+        return self.now_s
+
+
+def test_mean_is_weighted() -> None:
+    """A batch of three counts three times."""
+    metrics = Metrics()
+    metrics.mean("x", 1.0, weight=3)
+    metrics.mean("x", 5.0)
+    assert metrics.drain() == {"x": 2.0}
+
+
+def test_mean_over_nothing_is_absent() -> None:
+    """Neither NaN nor 0 stands for a value that was not measured."""
+    metrics = Metrics()
+    metrics.mean("never weighed", 1.0, weight=0)
+    metrics.percentiles("empty", np.array([]))
+    assert metrics.drain() == {}
+
+
+def test_window_values_are_gone_after_a_drain() -> None:
+    """Each report covers its own window only."""
+    metrics = Metrics()
+    metrics.mean("mean", 1.0)
+    metrics.max("max", 1.0)
+    metrics.sum("sum", 1.0)
+    metrics.percentiles("p", np.ones(3))
+    assert metrics.drain().keys() == {"mean", "max", "sum", "p_p50", "p_p99"}
+    assert metrics.drain() == {}
+
+
+def test_max_and_sum_of_negative_values() -> None:
+    """Nothing starts from 0 where it should not."""
+    metrics = Metrics()
+    for value in (-3.0, -1.0, -2.0):
+        metrics.max("max", value)
+        metrics.sum("sum", value)
+    assert metrics.drain() == {"max": -1.0, "sum": -6.0}
+
+
+def test_gauge_holds_until_set_anew() -> None:
+    """A level that nobody changed is still the level."""
+    metrics = Metrics()
+    metrics.gauge("x", 2)
+    assert metrics.drain() == {"x": 2.0}
+    assert metrics.drain() == {"x": 2.0}
+    metrics.gauge("x", 3)
+    assert metrics.drain() == {"x": 3.0}
+
+
+def test_percentiles_cover_the_whole_window() -> None:
+    """The chunks of a window count as one sample, and are copied."""
+    metrics = Metrics()
+    values = np.arange(0, 50, dtype=np.float32)
+    metrics.percentiles("x", values)
+    values += 50
+    metrics.percentiles("x", np.append(values, 100).reshape(3, 17))
+    assert metrics.drain() == {"x_p50": 50.0, "x_p99": 99.0}
+
+
+def test_report_holds_plain_floats() -> None:
+    """Neither integers nor NumPy's own types, which would not go into JSON."""
+    metrics = Metrics()
+    metrics.gauge("gauge", 3)
+    metrics.max("max", 1)
+    metrics.percentiles("x", np.ones(2))
+    assert {type(value) for value in metrics.drain().values()} == {float}
+
+
+def test_clock_shares_add_up_to_one() -> None:
+    """Time counts for the activity switched to before it passed."""
+    time = FakeTime()
+    metrics = Metrics(time)
+    clock = metrics.clock("trainer")
+    clock.switch("wait")
+    time.now_s += 3
+    clock.switch("learn")
+    time.now_s += 1
+    assert metrics.drain() == {"time/trainer_wait_share": 0.75, "time/trainer_learn_share": 0.25}
+
+
+def test_activity_that_spans_a_drain_is_split() -> None:
+    """A thread stuck in one activity shows it in every report; the others show 0."""
+    time = FakeTime()
+    metrics = Metrics(time)
+    clock = metrics.clock("trainer")
+    clock.switch("learn")
+    time.now_s += 1
+    clock.switch("wait")
+    metrics.drain()
+    time.now_s += 5
+    assert metrics.drain() == {"time/trainer_learn_share": 0.0, "time/trainer_wait_share": 1.0}
+
+
+def test_clock_without_time_or_activity_is_absent() -> None:
+    """There is no share of nothing."""
+    time = FakeTime()
+    metrics = Metrics(time)
+    idle, instant = metrics.clock("idle"), metrics.clock("instant")
+    time.now_s += 1
+    instant.switch("work")
+    assert metrics.drain() == {}
+    assert idle is metrics.clock("idle")
+
+
+def test_busy_share_is_of_the_watched_thread_and_ends_with_it() -> None:
+    """A thread that computes is busy, one that waits is not, one that ended has no share."""
+    time, may_end = FakeTime(), threading.Event()
+    metrics, watched = Metrics(time), threading.Event()
+
+    def wait() -> None:
+        metrics.watch_cpu("waiting")
+        watched.set()
+        may_end.wait()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    watched.wait()
+    metrics.watch_cpu("computing")
+    used_until_s = thread_time() + 0.02
+    while thread_time() < used_until_s:
+        pass
+    time.now_s += 1
+    report = metrics.drain()
+    assert report["time/computing_busy_share"] >= 0.02
+    assert report["time/waiting_busy_share"] < 0.02
+    may_end.set()
+    waiting.join()
+    # Python has done with a thread a moment before the system has (Linux).
+    while Path(f"/proc/self/task/{waiting.native_id}").exists():
+        threading.Event().wait(0.001)
+    time.now_s += 1
+    assert set(metrics.drain()) == {"time/computing_busy_share"}
+
+
+def test_of_several_threads_by_one_name_the_busiest_counts() -> None:
+    """As they work side by side, it is the first to be at its limit."""
+    time = FakeTime()
+    metrics, used_s = Metrics(time), {"first": 0.0, "second": 0.0}
+
+    def cpu_s_of(thread: str) -> float:
+        if thread not in used_s:
+            raise ProcessLookupError
+        return used_s[thread]
+
+    for thread in used_s:
+        metrics.watch_cpu("server", partial(cpu_s_of, thread))
+    used_s |= {"first": 1.5, "second": 0.5}
+    time.now_s += 2
+    assert metrics.drain() == {"time/server_busy_share": 0.75}
+    del used_s["first"]
+    used_s["second"] = 0.9
+    time.now_s += 2
+    assert metrics.drain() == {"time/server_busy_share": pytest.approx(0.2)}
+
+
+def test_no_value_is_lost_or_counted_twice_between_threads() -> None:
+    """Three writers against a reader that drains all the while."""
+    metrics = Metrics()
+    writing = threading.Barrier(4)
+
+    def write() -> None:
+        writing.wait()
+        for _ in range(2000):
+            metrics.sum("sum", 1.0)
+            metrics.percentiles("x", np.ones(1))
+
+    threads = [threading.Thread(target=write) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    writing.wait()
+    total = 0.0
+    while any(thread.is_alive() for thread in threads):
+        total += metrics.drain().get("sum", 0.0)
+    total += metrics.drain().get("sum", 0.0)
+    assert total == 6000
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("env_steps", True),
+        ("loss/value", True),
+        ("time/trainer_wait_share", True),
+        ("env_steps_total", False),
+        ("loss", False),
+    ],
+)
+def test_table_of_names_knows_its_patterns(name: str, known: bool) -> None:
+    """Patterns cover families, not typing errors."""
+    assert is_known(name) is known

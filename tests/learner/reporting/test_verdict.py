@@ -1,0 +1,71 @@
+"""What limits a run, told from where its threads' time goes."""
+
+import pytest
+
+from learner.reporting.verdict import verdict
+
+
+def report(trainer_wait: float, inference_wait: float, blocked: float = 0.0) -> dict[str, float]:
+    """Returns the metrics of a run of 64 environments."""
+    return {
+        "time/trainer_wait_share": trainer_wait,
+        "time/inference_wait_share": inference_wait,
+        "time/inference_blocked_share": blocked,
+        "inference/batch_size_mean": 37.2,
+        "envs/connected": 64.0,
+        "policy/lag_mean": 3.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [
+        (
+            report(0.03, 0.4, 0.31),
+            "training-bound: the trainer is busy 97% of the time and holds up acting for 31%; "
+            "more environments will not help",
+        ),
+        # A trainer that waits now and then, for batches that come in bursts.
+        (report(0.15, 0.4, 0.3), "training-bound: the trainer is busy 85%"),
+        (
+            report(0.5, 0.04),
+            "inference-bound: it is busy 96% of the time, with batches of 37 of 64 environments; "
+            "raise envs_per_group",
+        ),
+        # More environments would not make larger batches.
+        (
+            report(0.5, 0.04) | {"inference/fill_ratio": 1.0},
+            "inference-bound: it is busy 96% of the time, with batches of 37 of 64 environments; "
+            "raise max_inference_batch, which they fill",
+        ),
+        (
+            report(0.5, 0.04) | {"inference/fill_ratio": 1.0, "inference/batch_size_mean": 64.0},
+            "inference-bound: it is busy 96% of the time, with batches of 64 of 64 environments; "
+            "raise envs_per_group",
+        ),
+        (
+            report(0.5, 0.6),
+            "environment-bound: the trainer waits 50% of the time; about 128 environments "
+            "(now 64) on cores of their own would keep it busy",
+        ),
+        (
+            report(0.5, 0.6) | {"time/server_busy_share": 0.72},
+            "serving-bound: the server thread is on a core 72% of the time, with 64 environments; "
+            "raise envs_per_group or ingress_processes",
+        ),
+        (report(0.5, 0.6) | {"time/server_busy_share": 0.3}, "environment-bound"),
+        (report(1.0, 0.6), "environment-bound: the trainer waits 100% of the time; about 128"),
+    ],
+)
+def test_verdict_names_the_limit_with_a_number(measured: dict[str, float], expected: str) -> None:
+    """Whoever never waits is who the others wait for."""
+    got = verdict(measured)
+    assert got is not None and got.startswith(expected)
+
+
+def test_nothing_is_said_before_anything_was_trained() -> None:
+    """All wait then, for actors or for a replay to fill."""
+    assert verdict({}) is None
+    measured = report(1.0, 0.1)
+    del measured["policy/lag_mean"]
+    assert verdict(measured) is None

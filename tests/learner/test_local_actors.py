@@ -1,0 +1,187 @@
+"""Local actors with processes that a test ends: who is started, replaced, or given up."""
+
+import logging
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from learner.concurrency.priority import SHARED_CORE_NICENESS
+from learner.local_actors import ActorProcesses
+from seed.errors import SeedError
+
+
+class FakeProcess:
+    """Stands for subprocess.Popen; lives until the test, or a signal, ends it."""
+
+    started: list["FakeProcess"]
+    niceness = 0
+
+    def __init__(self, command: list[str], *, stderr: IO[bytes], **_: object) -> None:
+        self.flags = command[command.index("actors") + 1 :]
+        self.log = Path(stderr.name)
+        self.code: int | None = None
+        self.is_deaf = False
+        self.is_reaped = False
+        self.pid = len(self.started)
+        self.started.append(self)
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def terminate(self) -> None:
+        if not self.is_deaf:
+            self.code = 0
+
+    def kill(self) -> None:
+        self.code = -9
+
+    def wait(self, timeout: float | None = None) -> None:
+        if self.code is None:
+            assert timeout is not None, "waits for ever"
+            raise subprocess.TimeoutExpired("actor", timeout)
+        self.is_reaped = True
+
+
+def make_nice(pid: int, niceness: int) -> None:
+    """Stands for `let_others_go_first`."""
+    FakeProcess.started[pid].niceness = niceness
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeProcess]]:
+    """The processes started so far."""
+    FakeProcess.started = []
+    monkeypatch.setattr("learner.local_actors.subprocess.Popen", FakeProcess)
+    monkeypatch.setattr("learner.local_actors.let_others_go_first", make_nice)
+    yield FakeProcess.started
+
+
+@pytest.fixture
+def actors(tmp_path: Path) -> Iterator[ActorProcesses]:
+    """Two actors and an evaluation actor, started, that log to `tmp_path`."""
+    actors = ActorProcesses(2, num_eval_actors=1, log_dir=tmp_path)
+    actors.start()
+    yield actors
+    actors.close()
+
+
+def test_every_actor_has_the_address_and_a_log_of_its_own(
+    actors: ActorProcesses, started: list[FakeProcess], tmp_path: Path
+) -> None:
+    """And ends with the learner, even if that is killed."""
+    common = ["--learner", actors.address, "--exit-with-parent", str(os.getpid())]
+    assert [process.flags[:5] for process in started] == [[*common, "--share-memory"]] * 3
+    logs = ["actor-0.log", "actor-1.log", "eval-actor-0.log"]
+    assert [process.log for process in started] == [tmp_path / name for name in logs]
+
+
+def test_local_actors_let_the_trainer_go_first(
+    actors: ActorProcesses, started: list[FakeProcess]
+) -> None:
+    """On the cores that they share."""
+    assert [process.niceness for process in started] == [SHARED_CORE_NICENESS] * 3
+
+
+def test_evaluation_actors_play_in_one_small_group(
+    actors: ActorProcesses, started: list[FakeProcess]
+) -> None:
+    """The others do as the learner says."""
+    small = ["--role", "eval", "--num-groups", "1", "--envs-per-group", "4"]
+    assert [process.flags[5:] for process in started] == [[], [], small]
+
+
+def test_further_flags_are_not_for_evaluation_actors(started: list[FakeProcess]) -> None:
+    """Which know what to do."""
+    actors = ActorProcesses(1, num_eval_actors=1, extra_args=("--role", "eval", "--video", "x"))
+    actors.start()
+    actors.close()
+    assert started[0].flags[5:] == ["--role", "eval", "--video", "x"]
+    assert "--video" not in started[1].flags
+
+
+def test_token_is_for_all_of_them(started: list[FakeProcess]) -> None:
+    """The learner asks for it at every address, their private socket included."""
+    actors = ActorProcesses(1, num_eval_actors=1, token_file=Path("certs/token"))
+    actors.start()
+    actors.close()
+    for process in started:
+        assert process.flags[5:7] == ["--token-file", "certs/token"]
+
+
+def test_memory_is_not_shared_where_that_is_not_wanted(started: list[FakeProcess]) -> None:
+    """Steps then take the way that those of other machines take."""
+    actors = ActorProcesses(1, num_eval_actors=1, share_memory=False)
+    actors.start()
+    actors.close()
+    assert not any("--share-memory" in process.flags for process in started)
+
+
+def test_actors_are_spread_over_ingress_processes(started: list[FakeProcess]) -> None:
+    """Each of which has a socket of its own; evaluation actors are counted, too."""
+    actors = ActorProcesses(2, num_eval_actors=1, ingress_processes=2)
+    actors.start()
+    actors.close()
+    addresses = [process.flags[1] for process in started]
+    assert addresses == [actors.address, f"{actors.address}-1", actors.address]
+
+
+@pytest.mark.parametrize(("killed", "name"), [(1, "actor 1"), (2, "eval actor 0")])
+def test_killed_actor_is_replaced_by_its_like(
+    actors: ActorProcesses,
+    started: list[FakeProcess],
+    killed: int,
+    name: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """With the same flags, going on in the same log; the others stay."""
+    started[killed].code = -9
+    with caplog.at_level(logging.INFO):
+        actors.check()
+        actors.check()
+    assert len(started) == 4
+    assert started[3].flags == started[killed].flags
+    assert started[3].log == started[killed].log
+    assert caplog.messages == [
+        f"local {name} was killed by signal 9; starting another",
+        f"local {name} is process 3",
+    ]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize(("index", "name"), [(0, "actor 0"), (2, "eval actor 0")])
+def test_actor_that_gave_up_ends_the_run_with_its_last_words(
+    actors: ActorProcesses, started: list[FakeProcess], index: int, name: str, code: int
+) -> None:
+    """Another would fare no better; the log's end says why."""
+    lines = [f"line {number}" for number in range(50)]
+    started[index].log.write_text("\n".join([*lines, "env_id: expected ..."]))
+    started[index].code = code
+    with pytest.raises(SeedError) as caught:
+        actors.check()
+    first, *shown = str(caught.value).splitlines()
+    assert first == f"local {name} exited with code {code}:"
+    assert shown == [*lines[-39:], "env_id: expected ..."]
+    assert len(started) == 3
+
+
+def test_close_ends_every_actor(actors: ActorProcesses, started: list[FakeProcess]) -> None:
+    """By force where asking does not help; nothing is left in the file system."""
+    started[1].is_deaf = True
+    actors.close()
+    assert [process.code for process in started] == [0, -9, 0]
+    assert all(process.is_reaped for process in started)
+    assert not Path(actors.address.removeprefix("unix:")).parent.exists()
+
+
+def test_no_actors_are_fine(started: list[FakeProcess]) -> None:
+    """They may all run elsewhere; or only evaluation actors run here."""
+    for num_eval_actors in (0, 1):
+        actors = ActorProcesses(0, num_eval_actors=num_eval_actors)
+        actors.start()
+        actors.check()
+        actors.close()
+        assert len(started) == num_eval_actors

@@ -1,0 +1,39 @@
+"""The learner's handle on its trainer process, where nobody closes it."""
+
+import subprocess
+import sys
+
+from tests.learner.builders import TIMEOUT_S
+
+LEARNER = """
+from pathlib import Path
+from learner.reporting.progress import Progress
+from learner.training.ranks import Ranks
+from learner.training.process.handle import TrainerProcess
+from learner.training.local import LearnerHooks
+from learner.config.presets import PRESETS
+
+hooks = LearnerHooks(acting_state=dict, on_finished=print, on_failure=print)
+trainer = TrainerProcess(
+    PRESETS["catch-vtrace"].config,
+    progress=Progress(),
+    ranks=Ranks(),
+    checkpoint_dir=Path("checkpoints"),
+    hooks=hooks,
+)
+trainer.report()  # it is there, and deaf to SIGTERM
+raise SystemExit("something else went wrong")
+"""
+
+
+def test_learner_that_ends_without_closing_it_does_not_hang() -> None:
+    """Python waits for a process's children, and this one for its learner."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEARNER],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.endswith("something else went wrong\n")

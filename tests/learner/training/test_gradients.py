@@ -1,0 +1,167 @@
+"""One gradient, however many threads share the batch, in however many parts."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from learner.agents.base import LossOutput
+from learner.agents.vtrace import VTraceAgent
+from learner.config.agent_config import VTraceConfig
+from learner.config.run_config import NetworkConfig
+from learner.records import Unrolls
+from learner.training.gradients import Gradients
+from tests.learner.builders import (
+    SCREEN,
+    SPEED,
+    env_spec,
+    random_unrolls,
+    seeded,
+    with_random_weights,
+)
+
+B = 5
+
+
+def make_agent() -> VTraceAgent:
+    """Returns one with everything that threads could mix up."""
+    network = NetworkConfig(
+        torso="small_conv", hidden_sizes=(8,), lstm_size=5, frame_stack=2, center_images=True
+    )
+    config = VTraceConfig(unroll_length=4, batch_size=B, entropy_target=0.5)
+    return VTraceAgent(env_spec(SCREEN, SPEED), network, config)
+
+
+def unrolls_for(agent: VTraceAgent, rng_seed: int = 0) -> Unrolls:
+    """Returns a random batch."""
+    state = agent.initial_state(B, torch.device("cpu"))
+    return random_unrolls(agent.spec, 5, B, state, seeded(rng_seed))
+
+
+def gradients_of(network: nn.Module) -> dict[str, torch.Tensor]:
+    """Returns copies of the gradients by name."""
+    return {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("max_rows", [10, 1000])
+@pytest.mark.parametrize("num_threads", [1, 2, 3, 8])
+def test_parts_together_give_the_gradient_of_the_batch(
+    num_threads: int, max_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its metrics; also with more threads than unrolls, and several parts to a thread."""
+    monkeypatch.setattr("learner.training.gradients.MAX_ROWS_ON_CPU", max_rows)
+    agent = make_agent()
+    network, unrolls = with_random_weights(agent.build_network()), unrolls_for(agent)
+    agent.update_statistics(network, unrolls)
+    output = agent.loss(network, unrolls, agent.num_valid(unrolls))
+    output.loss.backward()
+    expected = gradients_of(network)
+    metrics, priorities = Gradients(agent, network, num_threads).compute(unrolls)
+    assert priorities is None
+    got = gradients_of(network)
+    assert got.keys() == expected.keys()
+    for name, wanted in expected.items():
+        torch.testing.assert_close(got[name], wanted, rtol=1e-4, atol=1e-5, msg=name)
+    assert metrics.keys() == output.metrics.keys()
+    for name, wanted in output.metrics.items():
+        torch.testing.assert_close(metrics[name], wanted, msg=name)
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_gradients_of_the_batch_before_are_forgotten(num_threads: int) -> None:
+    """On every thread."""
+    agent = make_agent()
+    network = with_random_weights(agent.build_network())
+    gradients = Gradients(agent, network, num_threads)
+    gradients.compute(unrolls_for(agent, 1))
+    expected = gradients_of(network)
+    gradients.compute(unrolls_for(agent, 2))
+    gradients.compute(unrolls_for(agent, 1))
+    for name, got in gradients_of(network).items():
+        assert torch.equal(got, expected[name]), name
+
+
+def test_every_thread_sees_updates_of_weights_and_statistics() -> None:
+    """An optimiser's step, a checkpoint loaded, a running mean that moved."""
+    agent = make_agent()
+    network, unrolls = with_random_weights(agent.build_network()), unrolls_for(agent)
+    gradients = Gradients(agent, network, 3)
+    gradients.compute(unrolls)
+    torch.optim.SGD(network.parameters(), lr=0.1).step()
+    agent.update_statistics(network, unrolls)
+    assert_like_a_single_thread(agent, network, gradients)
+    network.load_state_dict(with_random_weights(agent.build_network(), 1).state_dict())
+    assert_like_a_single_thread(agent, network, gradients)
+
+
+def assert_like_a_single_thread(
+    agent: VTraceAgent, network: nn.Module, gradients: Gradients
+) -> None:
+    """Asserts that threads with an own past compute what a fresh single one does."""
+    unrolls = unrolls_for(agent, 3)
+    gradients.compute(unrolls)
+    got = gradients_of(network)
+    Gradients(agent, network, 1).compute(unrolls)
+    for name, wanted in gradients_of(network).items():
+        torch.testing.assert_close(got[name], wanted, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_batch_of_one_unroll_needs_one_thread() -> None:
+    """The others have nothing to do."""
+    agent = make_agent()
+    network = with_random_weights(agent.build_network())
+    unrolls = random_unrolls(
+        agent.spec, 5, 1, agent.initial_state(1, torch.device("cpu")), seeded()
+    )
+    metrics, _ = Gradients(agent, network, 4).compute(unrolls)
+    assert all(value.isfinite() for value in metrics.values())
+
+
+def test_failure_on_any_thread_is_raised() -> None:
+    """A thread that died in silence would train on half of each batch."""
+    agent = make_agent()
+    network = with_random_weights(agent.build_network())
+    unrolls = unrolls_for(agent)
+    # Only the last thread's part holds the action that does not exist.
+    unrolls.actions[0, -1] = 99
+    with pytest.raises((IndexError, RuntimeError)):
+        Gradients(agent, network, 3).compute(unrolls)
+
+
+@pytest.mark.parametrize(("max_rows", "sizes"), [(1000, [3, 2]), (10, [2, 1, 2]), (1, [1] * 5)])
+def test_no_part_is_larger_than_the_caches_hold(
+    max_rows: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of two threads splits its own share; one unroll is the least there is."""
+    monkeypatch.setattr("learner.training.gradients.MAX_ROWS_ON_CPU", max_rows)
+    agent = make_agent()
+    network = with_random_weights(agent.build_network())
+    seen: list[int] = []
+    loss = agent.loss
+
+    def watched(network: nn.Module, unrolls: Unrolls, *args: Any) -> LossOutput:
+        seen.append(unrolls.num_unrolls)
+        return loss(network, unrolls, *args)
+
+    monkeypatch.setattr(agent, "loss", watched)
+    Gradients(agent, network, 2).compute(unrolls_for(agent))
+    assert sorted(seen) == sorted(sizes)
+
+
+def test_priorities_stay_in_the_order_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it was split: they are told to replay by place."""
+    monkeypatch.setattr("learner.training.gradients.MAX_ROWS_ON_CPU", 10)
+    agent = make_agent()
+    network = with_random_weights(agent.build_network())
+    loss = agent.loss
+
+    def with_priorities(network: nn.Module, unrolls: Unrolls, *args: Any) -> LossOutput:
+        priorities = unrolls.policy_versions[0].float()
+        return loss(network, unrolls, *args)._replace(priorities=priorities)
+
+    monkeypatch.setattr(agent, "loss", with_priorities)
+    unrolls = unrolls_for(agent)
+    _, priorities = Gradients(agent, network, 2).compute(unrolls)
+    assert priorities is not None
+    assert torch.equal(priorities, unrolls.policy_versions[0].float())

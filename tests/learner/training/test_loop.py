@@ -1,0 +1,161 @@
+"""The trainer's loop: when it ends, and who is told of each update."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from learner.acting.unrolls import Completed
+from learner.experience.base import Batch
+from learner.experience.fresh import FreshUnrolls
+from learner.records import Unrolls
+from learner.reporting.progress import Progress
+from learner.training.ranks import Ranks
+from learner.training.trainer import run_training
+from learner.training.zero_lag_check import ZeroLagCheck
+from learner.weights import PublishedWeights
+from tests.learner.builders import TIMEOUT_S, assert_same, in_thread, numbered_unrolls
+from tests.learner.training.slope_agent import Slope, SlopeAgent, make_trainer, weights_of
+
+
+class RecordingUnrolls(FreshUnrolls):
+    """Remembers what it was told of updates."""
+
+    def __init__(self, batch_size: int, *, queue_batches: int, sample_reuse: int) -> None:
+        super().__init__(batch_size, queue_batches=queue_batches, sample_reuse=sample_reuse)
+        self.told: list[tuple[Batch, Tensor | None]] = []
+
+    def trained(self, batch: Batch, priorities: Tensor | None) -> None:
+        self.told.append((batch, priorities))
+
+
+class TrainingRun:
+    """`run_training` with everything around it, on the calling thread or another."""
+
+    def __init__(self, total_env_steps: int, *, sample_reuse: int = 1) -> None:
+        self.trainer, self.metrics = make_trainer()
+        self.agent = self.trainer.agent
+        self.experience = RecordingUnrolls(2, queue_batches=4, sample_reuse=sample_reuse)
+        self.weights = PublishedWeights(Slope(), Slope())
+        self.progress = Progress()
+        self.check = ZeroLagCheck(self.agent, Slope(), every_steps=1)
+        self.num_saves = 0
+        self.env_steps_per_update = 0
+        self._total_env_steps = total_env_steps
+
+    def put(self, unrolls: Unrolls) -> None:
+        """Does what inference would."""
+        slots = np.arange(unrolls.num_unrolls)
+        self.experience.put(Completed(unrolls, slots, np.ones(len(slots), bool)))
+
+    def save_if_due(self) -> None:
+        """Counts; inference, had it run, would have counted steps by now."""
+        self.num_saves += 1
+        self.progress.own_env_steps += self.env_steps_per_update
+
+    def run(self) -> None:
+        """Trains until it returns."""
+        run_training(
+            trainer=self.trainer,
+            experience=self.experience,
+            weights=self.weights,
+            check=self.check,
+            progress=self.progress,
+            ranks=Ranks(),
+            total_env_steps=self._total_env_steps,
+            save_if_due=self.save_if_due,
+            metrics=self.metrics,
+            clock=self.metrics.clock("trainer"),
+        )
+
+
+def test_training_ends_when_the_env_steps_are_spent() -> None:
+    """Each update takes the oldest batch; what is queued beyond the budget is left."""
+    run = TrainingRun(total_env_steps=100)
+    run.env_steps_per_update = 40
+    for number in range(4):
+        run.put(numbered_unrolls([2 * number, 2 * number + 1]))
+    run.run()
+    assert run.progress.learner_steps == run.num_saves == 3
+    assert isinstance(run.agent, SlopeAgent)
+    for number, unrolls in enumerate(run.agent.trained_on):
+        assert_same(unrolls, numbered_unrolls([2 * number, 2 * number + 1]))
+    assert run.experience.report() == {"queue/unrolls": 2}
+    assert run.agent.progress == pytest.approx([0, 0.4, 0.8])
+    # The learning rate of the last update: 80 of 100 env steps were done.
+    assert run.metrics.drain()["optimizer/learning_rate"] == pytest.approx(0.5 * 0.2)
+
+
+def test_reused_batches_are_trained_on_beside_the_fresh_one() -> None:
+    """Each in as many updates as asked for, the fresh one last."""
+    run = TrainingRun(total_env_steps=3, sample_reuse=2)
+    run.env_steps_per_update = 1
+    for number in range(3):
+        run.put(numbered_unrolls([2 * number, 2 * number + 1]))
+    run.run()
+    assert isinstance(run.agent, SlopeAgent)
+    trained_on = [unrolls.actions[0].tolist() for unrolls in run.agent.trained_on]
+    assert trained_on == [[0, 1], [0, 1, 2, 3], [2, 3, 4, 5]]
+
+
+def test_experience_is_told_the_priorities_of_each_batch() -> None:
+    """Those that the loss gave, in the batch's order; none from an agent without."""
+    run = TrainingRun(total_env_steps=2)
+    run.env_steps_per_update = 1
+    run.put(numbered_unrolls([0, 1, 2, 3]))
+    assert isinstance(run.agent, SlopeAgent)
+    run.agent.prioritises = True
+    run.run()
+    told = [priorities.tolist() for _, priorities in run.experience.told if priorities is not None]
+    assert told == [[0, 1], [2, 3]]
+    assert [batch.unrolls.actions[0].tolist() for batch, _ in run.experience.told] == told
+
+
+def test_agent_hears_of_each_update_once_it_is_made() -> None:
+    """Its target network follows the new weights, not those before."""
+    run = TrainingRun(total_env_steps=2)
+    run.env_steps_per_update = 1
+    run.put(numbered_unrolls([0, 1, 2, 3]))
+    run.run()
+    assert isinstance(run.agent, SlopeAgent)
+    assert [step for step, _ in run.agent.updates] == [1, 2]
+    assert torch.equal(run.agent.updates[-1][1], weights_of(run.trainer.network))
+
+
+def test_every_update_is_published_under_its_number() -> None:
+    """Inference acts with what was just trained."""
+    run = TrainingRun(total_env_steps=2)
+    run.env_steps_per_update = 1
+    run.put(numbered_unrolls([0, 0, 0, 0]))
+    run.run()
+    network, version = run.weights.acquire()
+    assert version == 2
+    assert torch.equal(weights_of(network), weights_of(run.trainer.network))
+
+
+def test_training_ends_when_the_queue_closes() -> None:
+    """Ctrl-C, while the trainer waits for unrolls that will not come."""
+    run = TrainingRun(total_env_steps=100)
+    run.put(numbered_unrolls([0]))
+    training = in_thread(run.run)
+    run.experience.close()
+    training.result(TIMEOUT_S)
+    assert run.progress.learner_steps == 0
+
+
+def test_complete_run_trains_no_more() -> None:
+    """Resumed by mistake, it must not wait for a batch."""
+    run = TrainingRun(total_env_steps=100)
+    run.progress.own_env_steps = 100
+    run.run()
+    assert run.progress.learner_steps == 0
+
+
+def test_zero_lag_deviation_is_reported() -> None:
+    """Of the first batch, which the initial weights acted."""
+    run = TrainingRun(total_env_steps=1)
+    run.env_steps_per_update = 1
+    run.put(numbered_unrolls([0, 0]))
+    run.run()
+    report = run.metrics.drain()
+    assert report["policy/max_abs_log_rho_at_zero_lag"] == pytest.approx(0.25)
