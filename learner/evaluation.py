@@ -19,11 +19,13 @@ from learner.acting.batcher import Batcher
 from learner.acting.inference import InferenceEngine, run_inference
 from learner.agents.registry import make_agent
 from learner.checkpoint import Checkpoint, load_checkpoint
+from learner.concurrency.stop_request import StopRequest
 from learner.concurrency.threads import start_thread
 from learner.config.args import EvalArgs
 from learner.config.config_file import load_config
 from learner.config.run_config import ActorConfig, RunConfig
-from learner.device.setup import LocalActors, StopRequest, set_up_torch
+from learner.device.setup import set_up_torch
+from learner.local_actors import LocalActors
 from learner.reporting.metrics import Metrics
 from learner.serving.factory import make_server
 from learner.serving.reception import Reception

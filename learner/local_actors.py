@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from learner.concurrency.priority import SHARED_CORE_NICENESS, let_others_go_first
 from seed.addresses import address_of_process
@@ -28,6 +29,25 @@ _SHOWN_LOG_LINES = 40
 # An evaluation actor steps few environments, because they share the cores and every
 # inference batch with those trained on: 4, beside the 64 of the Atari presets.
 _EVAL_FLAGS = ("--role", "eval", "--num-groups", "1", "--envs-per-group", "4")
+
+
+class LocalActors(Protocol):
+    """Actor processes that live and die with the learner."""
+
+    address: str
+    """Where they expect it."""
+
+    def start(self) -> None:
+        """Starts the processes; the learner listens already."""
+        ...
+
+    def check(self) -> None:
+        """Raises SeedError if one of them cannot go on."""
+        ...
+
+    def close(self) -> None:
+        """Ends the processes."""
+        ...
 
 
 class ActorProcesses:

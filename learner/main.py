@@ -15,16 +15,12 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
+from learner.concurrency.stop_request import StopRequest
 from learner.config.args import LearnerArgs
 from learner.config.config_file import dump_config
 from learner.config.torchrun import Place, local_address, place_from_environment
-from learner.device.setup import (
-    LocalActors,
-    StopRequest,
-    check_can_compile,
-    device_of,
-    set_up_torch,
-)
+from learner.device.setup import check_can_compile, device_of, set_up_torch
+from learner.local_actors import LocalActors
 from learner.reporting.live_view import LiveView
 from learner.reporting.prometheus import PrometheusSink
 from learner.reporting.rank_reports import RankReports

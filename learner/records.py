@@ -8,6 +8,7 @@ that shifts time.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,6 +51,18 @@ class Unrolls(NamedTuple):
     @property
     def num_unrolls(self) -> int:
         return self.actions.shape[1]
+
+
+class Completed(NamedTuple):
+    """Unrolls that are full, and where in the environments' streams they belong."""
+
+    unrolls: Unrolls
+    """[T + 1, n]."""
+    slots: np.ndarray
+    """int64 [n]."""
+    follows: np.ndarray
+    """bool [n]: the unroll begins where the slot's last one ended; False where an actor
+    took the slot since."""
 
 
 class Transitions(NamedTuple):

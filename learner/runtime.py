@@ -211,7 +211,7 @@ class Learner:
             training=self._training,
             batcher=self._batcher,
             counters=self.counters,
-            ranks=self._ranks,
+            place=self._ranks.place,
             metrics=self.metrics,
             device=self._device,
             checkpoint=self._checkpoint,

@@ -12,12 +12,11 @@ import pytest
 import torch
 from torch import nn
 
-from learner.acting.unrolls import Completed
 from learner.agents.r2d2 import R2D2Agent, R2D2Network
 from learner.config.agent_config import R2D2Config
 from learner.config.run_config import InferenceConfig, NetworkConfig
 from learner.experience.replay.sequence_store import SequenceStore
-from learner.records import Unrolls, map_tensors, select_unrolls
+from learner.records import Completed, Unrolls, map_tensors, select_unrolls
 from seed.env_config import EnvConfig
 from seed.specs import EnvSpec
 from tests.support import counting_env

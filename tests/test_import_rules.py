@@ -39,6 +39,12 @@ RULES = (
     Rule("learner", ("actors", "seed_bench", *ENVIRONMENT_LIBRARIES)),
     # Flags are parsed before anything heavy is loaded.
     Rule("learner.config", ("torch", "learner"), ("learner.config",)),
+    # Neighbours that never import each other: they meet in `weights` one way, in `experience`
+    # the other.
+    Rule("learner.acting", ("learner.training", "learner.experience", "learner.serving")),
+    Rule("learner.training", ("learner.acting", "learner.serving")),
+    Rule("learner.experience", ("learner.acting", "learner.training", "learner.serving")),
+    Rule("learner.serving", ("learner.training", "learner.experience", "learner.agents", "torch")),
     # One way: main -> trainer, inference -> agents -> networks, algos. The record of
     # a step, which all speak of, stands below them.
     Rule("learner.algos", ("learner",), ("learner.algos", "learner.config", "learner.records")),

@@ -14,11 +14,10 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from learner.acting.unrolls import Completed
 from learner.config.agent_config import R2D2Config, ReplayConfig, VTraceConfig
 from learner.config.run_config import ActorConfig, LearnerConfig, NetworkConfig, RunConfig
 from learner.experience.replay.replay import TOLERANCE_BATCHES
-from learner.records import Unrolls, select_unrolls
+from learner.records import Completed, Unrolls, select_unrolls
 from learner.runtime import Learner
 from learner.training.local import Training
 from learner.training.process.handle import TrainerProcess

@@ -11,9 +11,9 @@ import sys
 import numpy as np
 import torch
 
-from learner.acting.inference import example_step
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
+from learner.agents.steps import example_step
 from learner.config.presets import PRESETS
 from learner.config.run_config import NetworkConfig
 from learner.records import State, Unrolls, map_tensors

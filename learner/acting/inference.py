@@ -10,18 +10,19 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from learner.acting.batcher import Batcher, Request
 from learner.acting.graph_runner import Act, PlainAct
 from learner.acting.rows import row_indices
 from learner.acting.slots import SlotStates
-from learner.acting.unrolls import Completed, UnrollStore
-from learner.agents.base import ActOutput, Agent
+from learner.acting.unrolls import UnrollStore
+from learner.agents.base import Agent
+from learner.agents.steps import make_step
 from learner.concurrency.stopping import Stopped
-from learner.records import Rows, State, Unrolls, index_unrolls
+from learner.config.torchrun import Place
+from learner.records import Completed, Rows, Unrolls, index_unrolls
 from learner.reporting.metrics import Metrics, ThreadClock
-from learner.training.ranks import Ranks
 from learner.weights import PublishedWeights
 from seed.specs import EnvSpec
 from seed.wire import Episode
@@ -67,12 +68,12 @@ class InferenceEngine:
         metrics: Metrics,
         device: torch.device,
         generator: torch.Generator,
-        ranks: Ranks | None = None,
+        place: Place | None = None,
         act: Act | None = None,
     ) -> None:
         """`emit` takes completed unrolls and may block, which pauses acting; `act` is how
         the agent is called, the plain way by default."""
-        self._ranks = ranks or Ranks()
+        self._place = place or Place()
         self._act = act or PlainAct(agent, generator)
         self._weights = weights
         self._emit = emit
@@ -101,7 +102,7 @@ class InferenceEngine:
                 rows,
                 state,
                 # Other ranks' slots lie in between: what differs by slot differs among all.
-                slots=on_device * self._ranks.size + self._ranks.rank,
+                slots=on_device * self._place.size + self._place.rank,
                 greedy=greedy,
             )
             self._slots.scatter(on_device, output.state, output.actions)
@@ -156,38 +157,6 @@ def _eval_mask(batch: list[Request]) -> np.ndarray | None:
     if not any(request.is_eval for request in batch):
         return None
     return np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
-
-
-def make_step(rows: Rows, output: ActOutput, state: State, version: int) -> Unrolls:
-    """Returns one row [1, N, ...] of every environment as the stores take it."""
-    return Unrolls(
-        rows=rows,
-        actions=output.actions.unsqueeze(0),
-        policy_outputs={name: x.unsqueeze(0) for name, x in output.policy_outputs.items()},
-        policy_versions=torch.full_like(rows.previous_actions, version),
-        initial_state=state,
-    )
-
-
-def example_step(spec: EnvSpec, agent: Agent, network: nn.Module) -> Unrolls:
-    """Returns a row of zeros [1, 1, ...] as acting stores it, on the CPU."""
-    flags = torch.zeros(1, 1, dtype=torch.bool)
-    rows = Rows(
-        observations=tuple(
-            torch.zeros((1, 1, *leaf.shape), dtype=getattr(torch, leaf.dtype))
-            for leaf in spec.observations
-        ),
-        rewards=torch.zeros(1, 1),
-        previous_actions=torch.zeros(1, 1, dtype=torch.int64),
-        is_first=flags,
-        terminated=flags,
-        truncated=flags,
-    )
-    state = agent.initial_state(1, torch.device("cpu"))
-    slots = torch.zeros(1, dtype=torch.int64)
-    with torch.inference_mode():
-        output = agent.act(network, rows, state, slots=slots, generator=torch.Generator())
-    return make_step(rows, output, state, version=0)
 
 
 class Staging:

@@ -11,19 +11,19 @@ import torch
 
 from learner.acting.batcher import Batcher
 from learner.acting.graph_runner import Act, PaddedAct, PlainAct
-from learner.acting.inference import InferenceEngine, example_step, run_inference
-from learner.acting.unrolls import Completed
+from learner.acting.inference import InferenceEngine, run_inference
 from learner.agents.base import Agent
+from learner.agents.steps import example_step
 from learner.checkpoint import Checkpoint
 from learner.concurrency.priority import SHARED_CORE_NICENESS
 from learner.concurrency.threads import start_thread
 from learner.config.run_config import InferenceConfig, RunConfig
+from learner.config.torchrun import Place
 from learner.device.recorders import make_recorder
 from learner.device.streams import make_streams
-from learner.records import tensors_of
+from learner.records import Completed, tensors_of
 from learner.reporting.counters import Counters
 from learner.reporting.metrics import Metrics
-from learner.training.ranks import Ranks
 from learner.weights import PublishedWeights
 from seed.specs import EnvSpec
 
@@ -50,7 +50,7 @@ class Acting:
         training: TrainingSide,
         batcher: Batcher,
         counters: Counters,
-        ranks: Ranks,
+        place: Place,
         metrics: Metrics,
         device: torch.device,
         checkpoint: Checkpoint | None,
@@ -63,9 +63,9 @@ class Acting:
         self._streams = make_streams(device)
         self._networks = training.weights.copies.networks
         # Behind all seeds that a run can have.
-        rng_seed = config.rng_seed + (ranks.rank << 31)
+        rng_seed = config.rng_seed + (place.rank << 31)
         self._generator = torch.Generator(device).manual_seed(rng_seed)
-        if checkpoint is not None and ranks.is_first:
+        if checkpoint is not None and not place.rank:
             self._generator.set_state(checkpoint.state["rng"]["inference"])
         self._act = make_act(spec, agent, self._generator, config.inference)
         self._engine = InferenceEngine(
@@ -77,7 +77,7 @@ class Acting:
             metrics=metrics,
             device=device,
             generator=self._generator,
-            ranks=ranks,
+            place=place,
             act=self._act,
         )
 

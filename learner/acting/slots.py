@@ -1,45 +1,16 @@
-"""Slots: one environment's seat on the learner.
+"""What each slot carries from step to step, on the device. Belongs to the inference thread.
 
-`SlotAllocator` says who sits where; it lives on the server's event loop.
-`SlotStates` holds what a seat carries from step to step, on the device; it
-belongs to the inference thread. Seats are never moved, so an index stays good
+A slot is one environment's seat on the learner. Seats are never moved, so an index stays good
 for as long as its actor stays connected.
 """
 
-import heapq
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from learner.acting.rows import RowTable
 from learner.records import State
-
-
-class SlotAllocator:
-    """Hands out the lowest free slots; `high_water` is the capacity ever needed."""
-
-    def __init__(self) -> None:
-        self.high_water = 0
-        self._free: list[int] = []
-
-    @property
-    def num_taken(self) -> int:
-        """Slots that somebody holds."""
-        return self.high_water - len(self._free)
-
-    def allocate(self, count: int) -> np.ndarray:
-        """Returns int64 [count] slots that nobody holds."""
-        while len(self._free) < count:
-            heapq.heappush(self._free, self.high_water)
-            self.high_water += 1
-        return np.array([heapq.heappop(self._free) for _ in range(count)], np.int64)
-
-    def release(self, slots: np.ndarray) -> None:
-        """Takes slots back; their holder must have no request in flight."""
-        for slot in slots.tolist():
-            heapq.heappush(self._free, slot)
 
 
 class SlotStates:

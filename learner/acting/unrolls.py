@@ -18,25 +18,11 @@ phase, in blocks of one batch: a block leaves out its first rows after an actor 
 fewer than T, by a sequence that is even for any number of blocks.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 
 from learner.acting.rows import RowTable, row_indices
-from learner.records import State, Unrolls, index_unrolls, map_tensors, tensors_of
-
-
-class Completed(NamedTuple):
-    """Unrolls that are full, and where in the environments' streams they belong."""
-
-    unrolls: Unrolls
-    """[T + 1, n]."""
-    slots: np.ndarray
-    """int64 [n]."""
-    follows: np.ndarray
-    """bool [n]: the unroll begins where the slot's last one ended; False where an actor
-    took the slot since."""
+from learner.records import Completed, State, Unrolls, index_unrolls, map_tensors, tensors_of
 
 
 class UnrollStore:

@@ -1,51 +1,15 @@
-"""What the learner's commands share: signals, the device, local actors.
+"""The device that a learner process uses, and torch's threads on it.
 
-Used in the main thread of `seed learner`, `seed train` and `seed eval`.
+Called by the main thread of each process that computes, before anything is built.
 """
 
 import os
-import signal
-from typing import Protocol
 
 import torch
 
 from learner.config.torchrun import Place
 from seed.allocator import keep_freed_memory
 from seed.errors import ConfigError, expected
-
-
-class LocalActors(Protocol):
-    """Actor processes that live and die with the learner."""
-
-    address: str
-    """Where they expect it."""
-
-    def start(self) -> None:
-        """Starts the processes; the learner listens already."""
-        ...
-
-    def check(self) -> None:
-        """Raises SeedError if one of them cannot go on."""
-        ...
-
-    def close(self) -> None:
-        """Ends the processes."""
-        ...
-
-
-class StopRequest:
-    """Whether SIGTERM or Ctrl-C has come.
-
-    A plain attribute: a handler that took a lock could meet the main thread holding it.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._request)
-
-    def _request(self, *_: object) -> None:
-        self.requested = True
 
 
 def trains_in_process(device: torch.device, wanted: str) -> bool:

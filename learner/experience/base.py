@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from learner.acting.unrolls import Completed
-from learner.records import Unrolls
+from learner.records import Completed, Unrolls
 
 
 class Batch(NamedTuple):

@@ -5,10 +5,10 @@ See `learner.experience.base.Experience` for who calls what.
 
 from torch import Tensor
 
-from learner.acting.unrolls import Completed
 from learner.experience.base import Batch
 from learner.experience.recent_batches import RecentBatches
 from learner.experience.unroll_queue import UnrollQueue
+from learner.records import Completed
 
 
 class FreshUnrolls:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 
 from learner.acting.batcher import Batcher
-from learner.acting.slots import SlotAllocator
 from learner.reporting.metrics import Metrics
 from learner.serving.backend import Seats
 from learner.serving.limits import Limits, check_room
+from learner.serving.slot_allocator import SlotAllocator
 from seed import wire
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from learner.acting.inference import example_step
-from learner.acting.unrolls import Completed
 from learner.agents.base import Agent
 from learner.agents.r2d2 import R2D2Agent
+from learner.agents.steps import example_step
 from learner.checkpoint import Checkpoint, save_checkpoint
 from learner.concurrency.threads import start_thread
 from learner.config.agent_config import R2D2Config
@@ -28,11 +27,13 @@ from learner.experience.base import Experience
 from learner.experience.fresh import FreshUnrolls
 from learner.experience.replay.replayed_sequences import ReplayedSequences
 from learner.networks.torsos import lay_out
+from learner.records import Completed
 from learner.reporting.metrics import Metrics
 from learner.reporting.progress import Progress
 from learner.training.finite_guard import FiniteGuard
+from learner.training.loop import ZERO_LAG_CHECK_EVERY, run_training
 from learner.training.ranks import Ranks
-from learner.training.trainer import ZERO_LAG_CHECK_EVERY, Trainer, run_training
+from learner.training.trainer import Trainer
 from learner.training.zero_lag_check import ZeroLagCheck
 from learner.weights import PublishedWeights
 from seed.errors import CheckpointError, expected

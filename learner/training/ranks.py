@@ -31,6 +31,7 @@ class Ranks:
     def __init__(self, place: Place | None = None) -> None:
         """None: a single learner."""
         place = place or Place()
+        self.place = place
         self.rank, self.size = place.rank, place.size
         self.is_first = place.rank == 0
         """Whether this one keeps the run's files."""

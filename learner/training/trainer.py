@@ -3,7 +3,6 @@
 `Trainer.train_step` is the whole of learning; `run_training` feeds it.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,20 +10,13 @@ from torch import Tensor, nn
 
 from learner.agents.base import Agent
 from learner.algos.optimizers import learning_rate_at, make_optimizer
-from learner.concurrency.stopping import Stopped
 from learner.config.run_config import OptimizerConfig
-from learner.experience.base import Batch, Experience
+from learner.experience.base import Batch
 from learner.records import Unrolls, transitions
-from learner.reporting.metrics import Metrics, ThreadClock
-from learner.reporting.progress import Progress
+from learner.reporting.metrics import Metrics
 from learner.training.finite_guard import FiniteGuard
 from learner.training.gradients import Gradients
 from learner.training.ranks import Ranks
-from learner.training.zero_lag_check import ZeroLagCheck
-from learner.weights import PublishedWeights
-
-# Learner steps between two golden checks. Each costs one forward pass of a batch.
-ZERO_LAG_CHECK_EVERY = 100
 
 
 class Trainer:
@@ -120,59 +112,3 @@ class Trainer:
 def _to_host(values: dict[str, Tensor]) -> dict[str, float]:
     scalars = torch.stack([value.detach() for value in values.values()]).tolist()
     return dict(zip(values, scalars, strict=True))
-
-
-def run_training(
-    *,
-    trainer: Trainer,
-    experience: Experience,
-    weights: PublishedWeights,
-    check: ZeroLagCheck,
-    progress: Progress,
-    ranks: Ranks,
-    total_env_steps: int,
-    save_if_due: Callable[[], None],
-    metrics: Metrics,
-    clock: ThreadClock,
-) -> None:
-    """Trains until the budget is spent or the experience closes, on any of the ranks."""
-    clock.switch("wait")
-    ranks.join(trainer.network, progress.learner_steps)
-    check.published(trainer.network, progress.learner_steps)
-    while (env_steps := _env_steps_of_all(ranks, progress)) < total_env_steps:
-        clock.switch("wait")
-        batch = _next_batch(experience)
-        if ranks.total(int(batch is None)) or batch is None:
-            return
-        clock.switch("update")
-        deviation = check.compare(batch.newest) if batch.newest is not None else None
-        if deviation is not None:
-            metrics.max("policy/max_abs_log_rho_at_zero_lag", deviation)
-        priorities = trainer.train_step(
-            batch, learner_step=progress.learner_steps, progress=env_steps / total_env_steps
-        )
-        experience.trained(batch, priorities)
-        progress.learner_steps += 1
-        clock.switch("publish")
-        weights.publish(trainer.network, progress.learner_steps)
-        check.published(trainer.network, progress.learner_steps)
-        clock.switch("save")
-        save_if_due()
-    clock.switch("wait")
-
-
-def _env_steps_of_all(ranks: Ranks, progress: Progress) -> int:
-    """Returns a total on which all ranks agree, and takes note of what the others did."""
-    if ranks.size == 1:
-        return progress.env_steps
-    own = progress.own_env_steps
-    total = ranks.total(own)
-    progress.others_env_steps = total - own
-    return total
-
-
-def _next_batch(experience: Experience) -> Batch | None:
-    try:
-        return experience.next_batch()
-    except Stopped:
-        return None

@@ -19,9 +19,9 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from learner.acting.inference import example_step
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
+from learner.agents.steps import example_step
 from learner.checkpoint import load_checkpoint
 from learner.config.agent_config import R2D2Config, VTraceConfig
 from learner.config.config_file import load_config

@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learner.acting.inference import example_step
-from learner.acting.unrolls import Completed
 from learner.agents.r2d2 import R2D2Agent
+from learner.agents.steps import example_step
 from learner.config.agent_config import R2D2Config
 from learner.config.presets import PRESETS
 from learner.experience.replay.replay import Replay
-from learner.records import Unrolls, map_tensors
+from learner.records import Completed, Unrolls, map_tensors
 from seed.errors import require
 from seed.specs import ArraySpec, EnvSpec
 

@@ -8,9 +8,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from learner.acting.inference import example_step
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
+from learner.agents.steps import example_step
 from learner.config.agent_config import R2D2Config, VTraceConfig
 from learner.config.run_config import NetworkConfig, RunConfig
 from seed.errors import SeedError, SpecError

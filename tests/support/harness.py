@@ -19,11 +19,10 @@ from torch import nn
 from learner.acting.batcher import Batcher
 from learner.acting.inference import InferenceEngine, run_inference
 from learner.acting.inference_thread import make_act
-from learner.acting.unrolls import Completed
 from learner.agents.base import Agent
 from learner.concurrency.threads import start_thread
 from learner.config.run_config import ActorConfig, InferenceConfig
-from learner.records import Unrolls
+from learner.records import Completed, Unrolls
 from learner.reporting.counters import Counters
 from learner.reporting.metrics import Metrics
 from learner.serving.factory import make_server

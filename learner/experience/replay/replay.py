@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learner.acting.unrolls import Completed
 from learner.algos.q_learning import MIN_PRIORITY
 from learner.concurrency.stopping import Stopped
 from learner.config.agent_config import ReplayConfig
@@ -24,7 +23,7 @@ from learner.experience.replay.memory import GIB
 from learner.experience.replay.sample_ratio import SampleRatio
 from learner.experience.replay.sequence_store import SequenceStore
 from learner.experience.replay.sum_tree import SumTree, check_priorities
-from learner.records import Unrolls, map_tensors
+from learner.records import Completed, Unrolls, map_tensors
 from seed.errors import ConfigError, expected
 
 _LOG = logging.getLogger(__name__)

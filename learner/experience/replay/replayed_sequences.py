@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from learner.acting.unrolls import Completed
 from learner.agents.r2d2 import R2D2Agent
 from learner.checkpoint import load_replay
 from learner.config.agent_config import R2D2Config
@@ -18,7 +17,7 @@ from learner.experience.base import Batch
 from learner.experience.replay.loader import BatchLoader
 from learner.experience.replay.memory import GIB, available_memory_bytes
 from learner.experience.replay.replay import Replay
-from learner.records import Unrolls
+from learner.records import Completed, Unrolls
 from seed.errors import CheckpointError
 
 _LOG = logging.getLogger(__name__)

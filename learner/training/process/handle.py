@@ -10,10 +10,10 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
-from learner.acting.unrolls import Completed
 from learner.concurrency.calls import Caller, OtherProcessError, serve_calls
 from learner.concurrency.stopping import Stopped
 from learner.config.run_config import RunConfig
+from learner.records import Completed
 from learner.reporting.progress import Progress
 from learner.training.local import LearnerHooks
 from learner.training.process.main import Ends, SharedMemory, run_trainer_process

@@ -11,8 +11,8 @@ from multiprocessing.synchronize import Lock
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.acting.inference import example_step
 from learner.agents.registry import make_agent
+from learner.agents.steps import example_step
 from learner.checkpoint import load_checkpoint
 from learner.concurrency.calls import Caller, portable, serve_calls
 from learner.concurrency.stopping import Stopped

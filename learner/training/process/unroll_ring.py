@@ -14,9 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learner.acting.unrolls import Completed
 from learner.concurrency.stopping import Stopped
-from learner.records import Unrolls, map_tensors, select_unrolls
+from learner.records import Completed, Unrolls, map_tensors, select_unrolls
 
 
 class UnrollRing(NamedTuple):

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from learner.acting.graph_runner import PaddedAct, padded_sizes
-from learner.acting.inference import example_step
 from learner.agents.base import ActOutput, Agent
 from learner.agents.r2d2 import R2D2Agent
+from learner.agents.steps import example_step
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import R2D2Config, VTraceConfig
 from learner.device.recorders import HostRecorder, make_recorder

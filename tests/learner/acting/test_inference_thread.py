@@ -10,14 +10,13 @@ import torch
 from learner.acting.batcher import Batcher, Request
 from learner.acting.graph_runner import PaddedAct, PlainAct
 from learner.acting.inference_thread import Acting, make_act
-from learner.acting.unrolls import Completed
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import InferenceConfig, NetworkConfig, RunConfig
-from learner.records import tensors_of
+from learner.config.torchrun import Place
+from learner.records import Completed, tensors_of
 from learner.reporting.counters import Counters
 from learner.reporting.metrics import Metrics
-from learner.training.ranks import Ranks
 from learner.weights import PublishedWeights
 from tests.learner.builders import TIMEOUT_S, env_outputs, env_spec
 from tests.support.clocked_streams import ACTING, ClockedStreams
@@ -69,7 +68,7 @@ def test_unrolls_are_given_to_the_stream_that_trains(
         training=training,
         batcher=batcher,
         counters=Counters(),
-        ranks=Ranks(),
+        place=Place(),
         metrics=Metrics(),
         device=CPU,
         checkpoint=None,

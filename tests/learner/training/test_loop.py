@@ -5,13 +5,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.acting.unrolls import Completed
 from learner.experience.base import Batch
 from learner.experience.fresh import FreshUnrolls
-from learner.records import Unrolls
+from learner.records import Completed, Unrolls
 from learner.reporting.progress import Progress
+from learner.training.loop import run_training
 from learner.training.ranks import Ranks
-from learner.training.trainer import run_training
 from learner.training.zero_lag_check import ZeroLagCheck
 from learner.weights import PublishedWeights
 from tests.learner.builders import TIMEOUT_S, assert_same, in_thread, numbered_unrolls

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learner.acting.unrolls import Completed
-from learner.records import Rows, Unrolls
+from learner.records import Completed, Rows, Unrolls
 
 # Rows of a stream that no other stream's numbers reach into.
 STREAM_LENGTH = 1000

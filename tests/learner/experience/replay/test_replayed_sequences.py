@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from learner.acting.inference import example_step
-from learner.acting.unrolls import Completed
 from learner.agents.r2d2 import R2D2Agent
+from learner.agents.steps import example_step
 from learner.checkpoint import save_checkpoint
 from learner.config.agent_config import R2D2Config, ReplayConfig
 from learner.config.run_config import NetworkConfig
 from learner.experience.replay.memory import GIB
 from learner.experience.replay.replayed_sequences import ReplayedSequences
-from learner.records import Unrolls
+from learner.records import Completed, Unrolls
 from seed.errors import ConfigError
 from tests.learner.builders import NUM_ACTIONS, SPEED, assert_same, env_spec, random_unrolls, seeded
 

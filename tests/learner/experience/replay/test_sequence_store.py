@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from learner.acting.unrolls import Completed
 from learner.experience.replay.sequence_store import SequenceStore, flatten
-from learner.records import map_tensors
+from learner.records import Completed, map_tensors
 from seed.errors import ConfigError
 from tests.learner.builders import assert_same, seeded, tensors_of
 from tests.learner.experience.replay.streams import stream_blocks, stream_of, stream_unrolls

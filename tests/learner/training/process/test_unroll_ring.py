@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from learner.acting.unrolls import Completed
 from learner.concurrency.stopping import Stopped
-from learner.records import Unrolls, concatenate_unrolls, map_tensors, select_unrolls
+from learner.records import Completed, Unrolls, concatenate_unrolls, map_tensors, select_unrolls
 from learner.training.process.unroll_ring import UnrollReader, UnrollWriter, make_unroll_ring
 from tests.learner.builders import (
     SCREEN,
