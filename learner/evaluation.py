@@ -8,31 +8,28 @@ import json
 import statistics
 import sys
 import threading
-from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from learner.acting.batcher import Batcher
-from learner.acting.inference import InferenceEngine, run_inference
+from learner.acting.inference_thread import InferenceThread
+from learner.agents.base import Agent
 from learner.agents.registry import make_agent
-from learner.checkpoint import Checkpoint, load_checkpoint
+from learner.checkpoint import Checkpoint
 from learner.concurrency.stop_request import StopRequest
-from learner.concurrency.threads import start_thread
 from learner.config.args import EvalArgs
-from learner.config.config_file import load_config
-from learner.config.run_config import ActorConfig, RunConfig
+from learner.config.run_config import ActorConfig
 from learner.device.setup import set_up_torch
+from learner.device.streams import make_streams
+from learner.loaded_run import LoadedRun, load_run, load_weights
 from learner.local_actors import LocalActors
+from learner.records import Completed
 from learner.reporting.metrics import Metrics
-from learner.serving.factory import make_server
-from learner.serving.reception import Reception
-from learner.serving.server import check_same_environment
+from learner.service import Service, ServingConfig
 from learner.serving.task import make_task
 from learner.weights import PublishedWeights
-from seed.errors import ConfigError, expected
 from seed.pb import inference_pb2 as pb
 from seed.serialization import structure
 from seed.specs import EnvSpec
@@ -68,13 +65,35 @@ class EpisodeQuota:
             self.complete.set()
 
 
+class FixedWeights:
+    """Stands where training would: weights that never change. See `TrainingEnd`."""
+
+    def __init__(self, agent: Agent, checkpoint: Checkpoint, device: torch.device) -> None:
+        """Takes the weights that act from the checkpoint.
+
+        Raises:
+          CheckpointError: it holds another network.
+        """
+        network = agent.build_network()
+        load_weights(network, checkpoint)
+        copies = [agent.acting_part(agent.build_network()).to(device) for _ in range(2)]
+        self.weights = PublishedWeights(copies[0], copies[1], make_streams(device))
+        self.weights.publish(agent.acting_part(network), checkpoint.learner_step)
+
+    def put(self, completed: Completed) -> None:
+        """Is never called: evaluation actors' steps are not stored."""
+        raise AssertionError("evaluation actors' steps are never stored")
+
+    def stop(self) -> None:
+        """Nothing waits."""
+
+
 class Evaluation:
     """Serves greedy actions from fixed weights, from `start` to `close`."""
 
     def __init__(
         self,
-        config: RunConfig,
-        checkpoint: Checkpoint,
+        run: LoadedRun,
         quota: EpisodeQuota,
         *,
         device: torch.device,
@@ -82,45 +101,25 @@ class Evaluation:
         rng_seed: int,
     ) -> None:
         self.failure: BaseException | None = None
-        self._config = config
+        self._config, self._checkpoint = run
+        self._quota = quota
+        self._device = device
         self._num_envs = num_envs
         self._rng_seed = rng_seed
-        self._quota = quota
-        self._spec = structure(checkpoint.state["spec"], EnvSpec)
-        self._batcher = Batcher(config.inference)
         self._metrics = Metrics()
-        agent = make_agent(self._spec, config)
-        network = agent.build_network().to(device)
-        network.load_state_dict(checkpoint.weights)
-        copies = [agent.build_network().to(device) for _ in range(2)]
-        weights = PublishedWeights(copies[0], copies[1])
-        weights.publish(network, checkpoint.learner_step)
-        self._engine = InferenceEngine(
-            spec=self._spec,
-            agent=agent,
-            weights=weights,
-            emit=_refuse_unrolls,
-            counters=quota,
+        self._service = Service(
+            ServingConfig(inference=self._config.inference),
+            name="evaluation",
+            make_task=self._make_task,
+            build=self._build,
+            on_failure=self.fail,
             metrics=self._metrics,
-            device=device,
-            generator=torch.Generator(device).manual_seed(rng_seed),
+            spec=structure(self._checkpoint.state["spec"], EnvSpec),
         )
 
     def start(self, address: str) -> None:
         """Begins to serve on `address`."""
-        reception = Reception(
-            make_task=self._make_task,
-            admit=self._admit,
-            batcher=self._batcher,
-            metrics=self._metrics,
-        )
-        self._server = make_server(reception, (address,), self.fail)
-        self._server.start()
-        self._thread = start_thread(
-            "inference",
-            lambda: run_inference(self._batcher, self._engine, self._metrics),
-            self.fail,
-        )
+        self._service.start((address,))
 
     def fail(self, error: BaseException) -> None:
         """Ends the evaluation because a thread raised `error`."""
@@ -129,41 +128,26 @@ class Evaluation:
 
     def close(self) -> None:
         """Stops serving."""
-        self._server.close()
-        self._batcher.close()
-        self._thread.join()
+        self._service.close()
 
     def _make_task(self) -> pb.Task:
         actor = ActorConfig(envs_per_group=self._num_envs, num_groups=1)
         return make_task(self._config.env, actor, base_seed=self._rng_seed)
 
-    def _admit(self, spec: EnvSpec) -> str:
-        check_same_environment(self._spec, spec)
-        return "evaluation"
-
-
-def _refuse_unrolls(_: object) -> None:
-    raise AssertionError("evaluation actors' steps are never stored")
-
-
-class LoadedRun(NamedTuple):
-    """What `seed eval` and `seed export` start from."""
-
-    config: RunConfig
-    checkpoint: Checkpoint
-
-
-def load_run(path: Path) -> LoadedRun:
-    """Reads a run directory (its newest checkpoint) or one of its checkpoints.
-
-    Raises:
-      ConfigError, CheckpointError: it is neither, or is broken.
-    """
-    run_dir = path if (path / "config.yaml").exists() else path.parent.parent
-    if not (run_dir / "config.yaml").exists():
-        raise ConfigError(expected("RUN", "a run directory with a config.yaml", path))
-    config = load_config(run_dir / "config.yaml")
-    return LoadedRun(config, load_checkpoint(path / "checkpoints" if path == run_dir else path))
+    def _build(self, spec: EnvSpec, batcher: Batcher) -> InferenceThread:
+        agent = make_agent(spec, self._config)
+        return InferenceThread(
+            spec=spec,
+            agent=agent,
+            config=self._config.inference,
+            training=FixedWeights(agent, self._checkpoint, self._device),
+            batcher=batcher,
+            counters=self._quota,
+            metrics=self._metrics,
+            device=self._device,
+            rng_seed=self._rng_seed,
+            on_failure=self.fail,
+        )
 
 
 def run_evaluation(args: EvalArgs, actors: LocalActors) -> int:
@@ -177,14 +161,7 @@ def run_evaluation(args: EvalArgs, actors: LocalActors) -> int:
     device = set_up_torch(args.device, torch_threads=0)
     num_envs = args.num_envs_used
     quota = EpisodeQuota(args.episodes, num_envs)
-    evaluation = Evaluation(
-        run.config,
-        run.checkpoint,
-        quota,
-        device=device,
-        num_envs=num_envs,
-        rng_seed=args.rng_seed,
-    )
+    evaluation = Evaluation(run, quota, device=device, num_envs=num_envs, rng_seed=args.rng_seed)
     evaluation.start(actors.address)
     try:
         actors.start()

@@ -1,11 +1,10 @@
-"""What travels inside the learner: rows, unrolls, and their transitions.
+"""What travels inside the learner: rows, steps, unrolls, and their transitions.
 
-Plain named tuples of tensors, shared by inference (which makes them), the
-stores, and the agents (which learn from them). `transitions` is the only place
-that shifts time.
+Plain named tuples of tensors. Inference makes them, the stores hold them, agents learn from
+them. `transitions` is the only place that shifts time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +15,15 @@ from torch import Tensor
 # [B, ...] by name.
 State = dict[str, Tensor]
 
+# Paths of `flatten` that readers look for.
+STEPS = "steps/"
+_ROWS = f"{STEPS}rows/"
+OBSERVATIONS = f"{_ROWS}observations/"
+INITIAL_STATE = "initial_state/"
+
 
 class Rows(NamedTuple):
-    """What the environments gave at each row, and the action before it."""
+    """The environments' outputs at each row, and the action before it."""
 
     observations: tuple[Tensor, ...]
     """One tensor [T, B, *shape] per leaf of the spec."""
@@ -34,23 +39,50 @@ class Rows(NamedTuple):
     """bool [T, B]."""
 
 
+class Steps(NamedTuple):
+    """Rows and what was decided at them. Every tensor is time-major: [T, B, ...]."""
+
+    rows: Rows
+    """[T, B, ...]."""
+    actions: Tensor
+    """int64 [T, B]: chosen at the row."""
+    policy_outputs: dict[str, Tensor]
+    """[T, B, ...]: outputs of the acting network at the row, e.g. "logits"."""
+    policy_versions: Tensor
+    """int64 [T, B]: version of the weights that acted."""
+
+    @property
+    def num_rows(self) -> int:
+        """T."""
+        return self.rows.is_first.shape[0]
+
+    @property
+    def batch_size(self) -> int:
+        """B."""
+        return self.rows.is_first.shape[1]
+
+
 class Unrolls(NamedTuple):
     """B unrolls of T transitions, T + 1 rows; the last row is also the next's first."""
 
-    rows: Rows
+    steps: Steps
     """[T + 1, B, ...]."""
-    actions: Tensor
-    """int64 [T + 1, B]: chosen at the row."""
-    policy_outputs: dict[str, Tensor]
-    """[T + 1, B, ...]: what the acting network gave at the row, e.g. "logits"."""
-    policy_versions: Tensor
-    """int64 [T + 1, B]: version of the weights that acted."""
     initial_state: State
     """[B, ...]: the network's state before row 0."""
 
     @property
     def num_unrolls(self) -> int:
-        return self.actions.shape[1]
+        """B."""
+        return self.steps.batch_size
+
+
+class Batch(NamedTuple):
+    """What one learner step trains on, or a part of it."""
+
+    unrolls: Unrolls
+    """[T + 1, B]."""
+    importance_weights: Tensor | None = None
+    """float32 [B], where sampling was uneven."""
 
 
 class Completed(NamedTuple):
@@ -97,8 +129,10 @@ def transitions(rows: Rows, discount_factor: float) -> Transitions:
 
 
 def map_tensors(function: Callable[..., Tensor], *records: Any) -> Any:
-    """Applies `function` to corresponding tensors of equally built records."""
+    """Applies `function` to corresponding tensors of equally built records; None stays None."""
     first = records[0]
+    if first is None:
+        return None
     if isinstance(first, Tensor):
         return function(*records)
     if isinstance(first, dict):
@@ -107,34 +141,84 @@ def map_tensors(function: Callable[..., Tensor], *records: Any) -> Any:
     return type(first)(*mapped) if hasattr(first, "_fields") else tuple(mapped)
 
 
+def flatten(record: Any) -> dict[str, Tensor]:
+    """Returns every tensor of a record by its path, e.g. "steps/rows/observations/0".
+
+    Records that are built alike give the same paths in the same order.
+    """
+    return dict(_leaves("", record))
+
+
 def tensors_of(record: Any) -> list[Tensor]:
-    """Returns all tensors of a record, the same order for all that are built alike."""
+    """Returns all tensors of a record, in the order of `flatten`; for every batch, so fast."""
     if isinstance(record, Tensor):
         return [record]
+    if record is None:
+        return []
     fields = [record[name] for name in sorted(record)] if isinstance(record, dict) else record
     return [tensor for field in fields for tensor in tensors_of(field)]
+
+
+def unflatten(leaves: dict[str, Tensor]) -> Unrolls:
+    """Returns the unrolls that `flatten` took apart.
+
+    Observations, policy outputs and initial state may be missing from `leaves`.
+    """
+
+    def below(prefix: str) -> dict[str, Tensor]:
+        return {k.removeprefix(prefix): x for k, x in leaves.items() if k.startswith(prefix)}
+
+    observations = below(OBSERVATIONS)
+    rows = Rows(
+        observations=tuple(observations[str(index)] for index in range(len(observations))),
+        **{name: leaves[f"{_ROWS}{name}"] for name in Rows._fields if name != "observations"},
+    )
+    steps = Steps(
+        rows=rows,
+        actions=leaves[f"{STEPS}actions"],
+        policy_outputs=below(f"{STEPS}policy_outputs/"),
+        policy_versions=leaves[f"{STEPS}policy_versions"],
+    )
+    return Unrolls(steps, below(INITIAL_STATE))
 
 
 def concatenate_unrolls(parts: list[Unrolls]) -> Unrolls:
     """Returns the unrolls of all `parts`, in order, as one batch."""
     if len(parts) == 1:
         return parts[0]
-    states = [part.initial_state for part in parts]
-    stateless = [part._replace(initial_state={}) for part in parts]
-    merged = map_tensors(lambda *xs: torch.cat(xs, dim=1), *stateless)
-    return merged._replace(initial_state=map_tensors(lambda *xs: torch.cat(xs), *states))
+    return Unrolls(
+        map_tensors(lambda *xs: torch.cat(xs, dim=1), *(part.steps for part in parts)),
+        map_tensors(lambda *xs: torch.cat(xs), *(part.initial_state for part in parts)),
+    )
 
 
 def index_unrolls(unrolls: Unrolls, which: Tensor) -> Unrolls:
     """Returns copies of the unrolls numbered `which`, int64 [n]."""
-    selected = map_tensors(lambda x: x.index_select(1, which), unrolls._replace(initial_state={}))
-    state = map_tensors(lambda x: x.index_select(0, which), unrolls.initial_state)
-    return selected._replace(initial_state=state)
+    return Unrolls(
+        map_tensors(lambda x: x.index_select(1, which), unrolls.steps),
+        map_tensors(lambda x: x.index_select(0, which), unrolls.initial_state),
+    )
 
 
 def select_unrolls(unrolls: Unrolls, start: int, stop: int) -> Unrolls:
     """Returns unrolls `start` to `stop` (exclusive) as views."""
-    stateless = unrolls._replace(initial_state={})
-    selected = map_tensors(lambda x: x[:, start:stop], stateless)
-    state = map_tensors(lambda x: x[start:stop], unrolls.initial_state)
-    return selected._replace(initial_state=state)
+    return Unrolls(
+        map_tensors(lambda x: x[:, start:stop], unrolls.steps),
+        map_tensors(lambda x: x[start:stop], unrolls.initial_state),
+    )
+
+
+def _leaves(path: str, record: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yields (path, tensor); dicts in the order of their sorted keys."""
+    if isinstance(record, Tensor):
+        yield path, record
+        return
+    if record is None:
+        return
+    if isinstance(record, dict):
+        children = sorted(record.items())
+    else:
+        names = getattr(record, "_fields", map(str, range(len(record))))
+        children = zip(names, record, strict=True)
+    for name, child in children:
+        yield from _leaves(f"{path}/{name}" if path else name, child)

@@ -22,14 +22,13 @@ import torch
 import tyro
 from torch import Tensor, nn
 
-from learner.acting.inference_thread import make_act
-from learner.agents.base import Agent
+from learner.acting.inference_thread import make_runner
+from learner.agents.base import ActInput, Agent
 from learner.agents.registry import make_agent
 from learner.config.presets import PRESETS
 from learner.config.run_config import InferenceConfig, RunConfig
 from learner.device.setup import set_up_torch
 from learner.device.streams import make_streams
-from learner.experience.base import Batch
 from learner.networks.torsos import lay_out
 from learner.records import map_tensors
 from learner.reporting.metrics import Metrics
@@ -204,22 +203,20 @@ class Bench:
     def _forward_ms(self, torso: str, knobs: Knobs, batch_size: int) -> float:
         _, agent = _agent("vtrace", torso, knobs)
         network = self._network(agent, knobs).eval()
-        rows, state, slots = map_tensors(
+        inputs = map_tensors(
             lambda x: x.to(self._device),
-            (
+            ActInput(
                 random_rows(_SPEC, 1, batch_size),
                 agent.initial_state(batch_size, torch.device("cpu")),
                 torch.arange(batch_size),
             ),
         )
         inference = InferenceConfig(cuda_graphs=knobs.cuda_graphs, max_inference_batch=batch_size)
-        act = make_act(_SPEC, agent, torch.Generator(self._device), inference)
+        runner = make_runner(_SPEC, agent, torch.Generator(self._device), inference)
+        acting = agent.acting_part(network)
         with make_streams(self._device).acting(), torch.inference_mode():
-            act.prepare([network])
-            return _median_ms(
-                lambda: act(network, rows, state, slots=slots, greedy=None).actions.cpu(),
-                self._size.seconds,
-            )
+            runner.prepare([acting])
+            return _median_ms(lambda: runner(acting, inputs).actions.cpu(), self._size.seconds)
 
     def _update_ms(self, algorithm: str, torso: str, knobs: Knobs) -> float:
         config, agent = _agent(algorithm, torso, knobs)
@@ -228,11 +225,7 @@ class Bench:
         # A whole batch would take a CPU minutes.
         num_unrolls = config.agent.unrolls_per_update if self._size.seconds else 1
         batch = random_batch(_SPEC, agent, config.agent, num_unrolls)
-        weights = batch.importance_weights
-        batch = Batch(
-            map_tensors(lambda x: x.to(self._device), batch.unrolls),
-            importance_weights=None if weights is None else weights.to(self._device),
-        )
+        batch = map_tensors(lambda x: x.to(self._device), batch)
         # Its end reads the metrics back, and so waits for the device.
         return _median_ms(
             lambda: trainer.train_step(batch, learner_step=0, progress=0.0), self._size.seconds

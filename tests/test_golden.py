@@ -119,8 +119,8 @@ def test_counting_unrolls_are_exact_for_groups_of_any_size(
     columns = _columns(all_unrolls)
     for unroll in columns:
         _check_counting_unroll(unroll)
-    assert max(unroll.policy_versions.max().item() for unroll in columns) > 0
-    assert any(unroll.policy_versions.unique().numel() > 1 for unroll in columns)
+    assert max(unroll.steps.policy_versions.max().item() for unroll in columns) > 0
+    assert any(unroll.steps.policy_versions.unique().numel() > 1 for unroll in columns)
 
 
 @pytest.mark.parametrize("flags", [(), ("--share-memory",)], ids=["grpc", "memory"])
@@ -169,7 +169,7 @@ def _num_starts(all_unrolls: list[Unrolls]) -> int:
 
     That starts within the first 6 rows: two steps in episode 1, then episode 2.
     """
-    rows = [unrolls.rows.observations[0][0] for unrolls in all_unrolls]
+    rows = [unrolls.steps.rows.observations[0][0] for unrolls in all_unrolls]
     firsts = [(row[:, 0] == 1) | ((row[:, 0] == 2) & (row[:, 1] < 3)) for row in rows]
     return int(sum(first.sum() for first in firsts))
 
@@ -295,11 +295,13 @@ def test_pong_logits_are_recomputed_from_whole_unrolls(
             amplify.policy_head.weight.mul_(50)
         harness.publish(amplify, 1)
         harness.wait_for_more(60)
-    whole = [u for u in _columns(harness.unrolls) if (u.policy_versions == 1).all()]
+    whole = [u for u in _columns(harness.unrolls) if (u.steps.policy_versions == 1).all()]
     assert len(whole) >= 40
-    assert any(u.rows.is_first[1:].any() for u in whole)
-    assert any(u.rows.truncated.any() for u in whole)
+    assert any(u.steps.rows.is_first[1:].any() for u in whole)
+    assert any(u.steps.rows.truncated.any() for u in whole)
     for unroll in whole:
         assert agents[0].log_ratios(amplify, unroll).abs().max() < tolerance
-        probabilities = distributions.log_prob(unroll.policy_outputs["logits"], unroll.actions)
+        probabilities = distributions.log_prob(
+            unroll.steps.policy_outputs["logits"], unroll.steps.actions
+        )
         assert probabilities.std() > 0

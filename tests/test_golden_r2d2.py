@@ -103,13 +103,13 @@ def test_q_values_of_replayed_sequences_are_recomputed(
             harness.wait_for_more(60)
     sequences = _sequences(harness.completed)
     assert len(sequences) > 40
-    assert any(s.policy_versions.unique().numel() > 1 for s in sequences)
-    assert any(s.rows.is_first[1:].any() for s in sequences)
-    assert max(s.policy_outputs["q"].std() for s in sequences) > 0.1
+    assert any(s.steps.policy_versions.unique().numel() > 1 for s in sequences)
+    assert any(s.steps.rows.is_first[1:].any() for s in sequences)
+    assert max(s.steps.policy_outputs["q"].std() for s in sequences) > 0.1
     for sequence in sequences:
         assert _largest_deviation(agents[0], harness.networks, sequence) < 1e-4
     # Where one version acted, the forward passes of training give the same.
-    whole = [s for s in sequences if (s.policy_versions == 10).all()]
+    whole = [s for s in sequences if (s.steps.policy_versions == 10).all()]
     assert len(whole) >= 20
     for sequence in whole:
         assert agents[0].log_ratios(harness.networks[10], sequence).abs().max() < 1e-4

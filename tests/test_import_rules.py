@@ -43,7 +43,10 @@ RULES = (
     # the other.
     Rule("learner.acting", ("learner.training", "learner.experience", "learner.serving")),
     Rule("learner.training", ("learner.acting", "learner.serving")),
-    Rule("learner.experience", ("learner.acting", "learner.training", "learner.serving")),
+    Rule(
+        "learner.experience",
+        ("learner.acting", "learner.training", "learner.serving", "learner.agents"),
+    ),
     Rule("learner.serving", ("learner.training", "learner.experience", "learner.agents", "torch")),
     # One way: main -> trainer, inference -> agents -> networks, algos. The record of
     # a step, which all speak of, stands below them.
@@ -61,6 +64,7 @@ RULES = (
             "learner.networks",
             "learner.algos",
             "learner.config",
+            "learner.experience",  # an agent makes its own
             "learner.records",
         ),
     ),

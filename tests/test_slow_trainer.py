@@ -201,7 +201,7 @@ def _assert_every_step_is_counted(run: SlowRun, unroll_length: int) -> None:
         for one, following in zip(unrolls, unrolls[1:], strict=False):
             last, first = (x.rows.observations[0][i] for x, i in ((one, -1), (following, 0)))
             assert torch.equal(last, first)
-        rows += sum(int((~one.rows.is_first[1:]).sum()) for one in unrolls)
+        rows += sum(int((~one.steps.rows.is_first[1:]).sum()) for one in unrolls)
     steps = run.learner.counters.env_steps
     # Slots start out of phase: each leaves out fewer than T rows once.
     assert rows <= steps < rows + 2 * NUM_ENVS * unroll_length

@@ -1,44 +1,36 @@
 """How a batch of any size goes through an agent's `act`: as it is, or padded to few sizes.
 
-A recorded `act` (`recorders.py`) works on a fixed number of rows in fixed memory. So a
-batch is copied there and the rows behind it are whatever was there before; what they give
-is left alone. Used by the inference thread.
+A recorded `act` (`learner/device/recorders.py`) works on a fixed number of rows in fixed memory.
+So a batch is copied there; the rows behind it hold an earlier batch, and their results are left
+alone. Used by the inference thread.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import ActOutput, Agent
+from learner.agents.base import ActInput, ActOutput, Agent
 from learner.device.recorders import Recorder
-from learner.records import Rows, State, Unrolls, map_tensors, tensors_of
+from learner.records import Unrolls, map_tensors, tensors_of
 
 _SMALLEST_SIZE = 8
 
 
-class Act(Protocol):
+class GraphRunner(Protocol):
     """Acts on one batch after the other."""
 
     def prepare(self, networks: Sequence[nn.Module]) -> None:
         """Makes ready for batches acted on by these networks and no others."""
         ...
 
-    def __call__(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        slots: Tensor,
-        greedy: Tensor | None,
-    ) -> ActOutput:
-        """Returns what `Agent.act` gives: the actions to keep, the rest until the next call."""
+    def __call__(self, network: nn.Module, inputs: ActInput) -> ActOutput:
+        """Returns the output of `Agent.act`: the actions to keep, the rest until the next call."""
         ...
 
 
-class PlainAct:
+class PlainRunner:
     """Hands the batch to the agent."""
 
     def __init__(self, agent: Agent, generator: torch.Generator) -> None:
@@ -46,42 +38,13 @@ class PlainAct:
         self._generator = generator
 
     def prepare(self, networks: Sequence[nn.Module]) -> None:
-        """Nothing need be done."""
+        """There is nothing to prepare."""
 
-    def __call__(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        slots: Tensor,
-        greedy: Tensor | None,
-    ) -> ActOutput:
-        return self._agent.act(
-            network, rows, state, slots=slots, generator=self._generator, greedy=greedy
-        )
+    def __call__(self, network: nn.Module, inputs: ActInput) -> ActOutput:
+        return self._agent.act(network, inputs, self._generator)
 
 
-class _Inputs(NamedTuple):
-    """What a recorded `act` reads, of N environments."""
-
-    rows: Rows
-    """[1, N, ...]."""
-    state: State
-    """[N, ...]."""
-    slots: Tensor
-    """int64 [N]."""
-    greedy: Tensor
-    """bool [N]."""
-
-    def first(self, count: int) -> "_Inputs":
-        """Returns views of the first `count` environments."""
-        rows = map_tensors(lambda x: x[:, :count], self.rows)
-        others = map_tensors(lambda x: x[:count], (self.state, self.slots, self.greedy))
-        return _Inputs(rows, *others)
-
-
-class PaddedAct:
+class PaddedRunner:
     """Repeats what was recorded for the next larger size, once for each network.
 
     Weights are read where they are, so each of the two copies that take turns has
@@ -110,7 +73,7 @@ class PaddedAct:
         """
         self._generator = generator
         self._recorder = recorder
-        self._plain = PlainAct(agent, generator)
+        self._plain = PlainRunner(agent, generator)
         self._sizes = padded_sizes(max_size)
         self._inputs = _make_inputs(example, self._sizes[-1], generator.device)
         self._repeats: dict[tuple[nn.Module, int], Callable[[], ActOutput]] = {}
@@ -122,35 +85,28 @@ class PaddedAct:
         # The largest first: the others fit into the memory that it works in.
         for size in reversed(self._sizes):
             for network in networks:
-                self._repeats[network, size] = self._record(network, self._inputs.first(size))
+                self._repeats[network, size] = self._record(
+                    network, _first_envs(self._inputs, size)
+                )
         self._generator.set_state(state)
 
-    def __call__(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        slots: Tensor,
-        greedy: Tensor | None,
-    ) -> ActOutput:
-        count = len(slots)
+    def __call__(self, network: nn.Module, inputs: ActInput) -> ActOutput:
+        count = len(inputs.slots)
         size = next((size for size in self._sizes if size >= count), None)
         if size is None:
-            return self._plain(network, rows, state, slots=slots, greedy=greedy)
-        held = self._inputs.first(count)
-        given = _Inputs(rows, state, slots, held.greedy.zero_() if greedy is None else greedy)
-        for to, x in zip(tensors_of(held), tensors_of(given), strict=True):
+            return self._plain(network, inputs)
+        held = _first_envs(self._inputs, count)
+        if inputs.greedy is None:
+            assert held.greedy is not None, "padded inputs say of each row whether it is greedy"
+            inputs = inputs._replace(greedy=held.greedy.zero_())
+        for to, x in zip(tensors_of(held), tensors_of(inputs), strict=True):
             to.copy_(x, non_blocking=True)
         output = map_tensors(lambda x: x[:count], self._repeats[network, size]())
-        # They are still on their way to actors when the next batch is acted on.
+        # The actions are still on their way to actors when the next batch is acted on.
         return output._replace(actions=output.actions.clone())
 
-    def _record(self, network: nn.Module, inputs: _Inputs) -> Callable[[], ActOutput]:
-        rows, state, slots, greedy = inputs
-        return self._recorder.record(
-            lambda: self._plain(network, rows, state, slots=slots, greedy=greedy)
-        )
+    def _record(self, network: nn.Module, inputs: ActInput) -> Callable[[], ActOutput]:
+        return self._recorder.record(lambda: self._plain(network, inputs))
 
 
 def padded_sizes(max_size: int) -> tuple[int, ...]:
@@ -162,11 +118,26 @@ def padded_sizes(max_size: int) -> tuple[int, ...]:
     return (*sizes, max_size)
 
 
-def _make_inputs(example: Unrolls, size: int, device: torch.device) -> _Inputs:
-    def zeros(*shape: int, like: Tensor) -> Tensor:
-        return torch.zeros(shape, dtype=like.dtype, device=device)
+def _first_envs(inputs: ActInput, count: int) -> ActInput:
+    """Returns views of the first `count` environments."""
+    rows, *others = inputs
+    return ActInput(
+        map_tensors(lambda x: x[:, :count], rows),
+        *map_tensors(lambda x: x[:count], tuple(others)),
+    )
 
-    rows = map_tensors(lambda x: zeros(1, size, *x.shape[2:], like=x), example.rows)
-    state = map_tensors(lambda x: zeros(size, *x.shape[1:], like=x), example.initial_state)
-    slots = zeros(size, like=example.actions)
-    return _Inputs(rows, state, slots, zeros(size, like=rows.is_first))
+
+def _make_inputs(example: Unrolls, size: int, device: torch.device) -> ActInput:
+    """Returns room for `size` environments, filled with zeros."""
+
+    def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=device)
+
+    return ActInput(
+        rows=map_tensors(lambda x: zeros(1, size, *x.shape[2:], dtype=x.dtype), example.steps.rows),
+        state=map_tensors(
+            lambda x: zeros(size, *x.shape[1:], dtype=x.dtype), example.initial_state
+        ),
+        slots=zeros(size, dtype=torch.int64),
+        greedy=zeros(size, dtype=torch.bool),
+    )

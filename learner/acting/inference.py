@@ -5,7 +5,7 @@ open unrolls and the network it acts with. `run_inference` is that thread's loop
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from learner.acting.batcher import Batcher, Request
-from learner.acting.graph_runner import Act, PlainAct
+from learner.acting.graph_runner import GraphRunner
+from learner.acting.observers import ObservedStep, StepObserver
 from learner.acting.rows import row_indices
 from learner.acting.slots import SlotStates
 from learner.acting.unrolls import UnrollStore
-from learner.agents.base import Agent
+from learner.agents.base import ActInput, Agent
 from learner.agents.steps import make_step
 from learner.concurrency.stopping import Stopped
 from learner.config.torchrun import Place
@@ -66,20 +67,33 @@ class InferenceEngine:
         emit: Callable[[Completed], None],
         counters: StepCounter,
         metrics: Metrics,
+        runner: GraphRunner,
         device: torch.device,
-        generator: torch.Generator,
         place: Place | None = None,
-        act: Act | None = None,
+        observers: Sequence[StepObserver] = (),
     ) -> None:
-        """`emit` takes completed unrolls and may block, which pauses acting; `act` is how
-        the agent is called, the plain way by default."""
+        """Takes no memory for environments yet.
+
+        Args:
+          spec: of the environment.
+          agent: the algorithm.
+          weights: of which the newest act.
+          emit: takes completed unrolls; may block, which pauses acting.
+          counters: takes note of steps and games.
+          metrics: takes what is measured.
+          runner: how batches go through the agent.
+          device: of the networks.
+          place: of this learner among those that train together.
+          observers: see every step once its answers are out.
+        """
         self._place = place or Place()
-        self._act = act or PlainAct(agent, generator)
+        self._runner = runner
         self._weights = weights
         self._emit = emit
         self._counters = counters
         self._metrics = metrics
         self._device = device
+        self._observers = observers
         self._staging = Staging(spec, device)
         self._slots = SlotStates(agent.initial_state, device)
         self._unrolls = UnrollStore(agent.unroll_length, device, block_size=agent.batch_size)
@@ -89,22 +103,12 @@ class InferenceEngine:
         clock.switch("forward")
         slots = np.concatenate([request.slots for request in batch])
         self._make_room(int(slots.max()) + 1)
-        rows = self._staging.load(batch)
-        on_device = row_indices(slots, self._device)
-        network, version = self._weights.acquire()
-        state, last_actions = self._slots.gather(on_device)
-        rows = rows._replace(previous_actions=last_actions.unsqueeze(0))
         is_eval = _eval_mask(batch)
-        greedy = None if is_eval is None else torch.from_numpy(is_eval).to(self._device)
+        on_device = row_indices(slots, self._device)
+        inputs = self._gather(batch, on_device, is_eval)
+        network, version = self._weights.acquire()
         with torch.inference_mode():
-            output = self._act(
-                network,
-                rows,
-                state,
-                # Other ranks' slots lie in between: what differs by slot differs among all.
-                slots=on_device * self._place.size + self._place.rank,
-                greedy=greedy,
-            )
+            output = self._runner(network, inputs)
             self._slots.scatter(on_device, output.state, output.actions)
             actions = output.actions.cpu().numpy()
         self._answer(batch, actions)
@@ -113,7 +117,21 @@ class InferenceEngine:
         for request in batch:
             if request.is_session_start:
                 self._unrolls.begin(request.slots)
-        self._store(slots, make_step(rows, output, state, version), is_eval, clock)
+        step = make_step(inputs.rows, output, inputs.state, version)
+        for observer in self._observers:
+            observer.observe(ObservedStep(slots, is_eval, step.steps, output.values))
+        self._store(slots, step, is_eval, clock)
+
+    def _gather(self, batch: list[Request], slots: Tensor, is_eval: np.ndarray | None) -> ActInput:
+        """Returns the newest rows [1, N], and what `slots` hold for them, on the device."""
+        state, last_actions = self._slots.gather(slots)
+        return ActInput(
+            rows=self._staging.load(batch)._replace(previous_actions=last_actions.unsqueeze(0)),
+            state=state,
+            # Other ranks' slots lie in between: what differs by slot differs among all.
+            slots=slots * self._place.size + self._place.rank,
+            greedy=None if is_eval is None else torch.from_numpy(is_eval).to(self._device),
+        )
 
     def _make_room(self, num_slots: int) -> None:
         # Doubling, so that a growing fleet costs few reallocations.

@@ -87,7 +87,7 @@ class UnrollStore:
         self, held: "_OpenUnrolls", slots: np.ndarray, cursors: np.ndarray, step: Unrolls
     ) -> None:
         where = row_indices(cursors * self._capacity + slots, self._device)
-        held.rows.write(where, tensors_of(step._replace(initial_state={})))
+        held.rows.write(where, tensors_of(step.steps))
         for row, states in ((0, held.states), (self._num_rows - 1, held.next_states)):
             chosen = np.flatnonzero(cursors == row)
             if len(chosen):
@@ -114,8 +114,7 @@ class _OpenUnrolls:
         """Takes records [T + 1, capacity], and the states of their last rows."""
         self.records = records
         self._next_initial_state = next_initial_state
-        stateless = tensors_of(records._replace(initial_state={}))
-        self.rows = RowTable([x.flatten(0, 1) for x in stateless])
+        self.rows = RowTable([x.flatten(0, 1) for x in tensors_of(records.steps)])
         """Row t of slot s is number t * capacity + s."""
         self.states = RowTable(tensors_of(records.initial_state))
         """The network's state before row 0 of every slot."""
@@ -129,19 +128,14 @@ class _OpenUnrolls:
         def states() -> State:
             return {k: x.new_zeros((capacity, *x.shape[1:])) for k, x in step.initial_state.items()}
 
-        stateless = step._replace(initial_state={})
-        records = map_tensors(lambda x: x.new_zeros((num_rows, capacity, *x.shape[2:])), stateless)
-        return cls(records._replace(initial_state=states()), states())
+        steps = map_tensors(lambda x: x.new_zeros((num_rows, capacity, *x.shape[2:])), step.steps)
+        return cls(Unrolls(steps, states()), states())
 
     def grown(self, capacity: int) -> "_OpenUnrolls":
         """Returns the same with more room."""
         held, size = self.records, self.records.num_unrolls
-        larger = self.like(held, len(held.actions), capacity)
-        map_tensors(
-            lambda new, old: new[:, :size].copy_(old),
-            larger.records._replace(initial_state={}),
-            held._replace(initial_state={}),
-        )
+        larger = self.like(held, held.steps.num_rows, capacity)
+        map_tensors(lambda new, old: new[:, :size].copy_(old), larger.records.steps, held.steps)
         for new, old in (
             (larger.records.initial_state, held.initial_state),
             (larger._next_initial_state, self._next_initial_state),

@@ -1,19 +1,36 @@
-"""What every algorithm provides to the learner: networks, acting, a loss.
+"""What every algorithm provides to the learner: networks, acting, an experience, a loss.
 
-An agent has no threads, no transport and no device of its own; inference and
-the trainer call it on their copies of the network.
+An agent has no threads, no transport and no device of its own. Inference and the trainer call
+it on their copies of the network. It names its config (`Config`), how it collects what it
+learns from (`make_experience`), and the part of its network that acts (`acting_part`).
+
+Inherit from `Agent`: methods that an algorithm may leave out have a body here.
 """
 
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from learner.records import Rows, State, Unrolls
+from learner.experience.base import Experience, ExperienceContext
+from learner.records import Batch, Rows, State, Unrolls
+
+
+class ActInput(NamedTuple):
+    """What one batched act reads, of B environments."""
+
+    rows: Rows
+    """[1, B, ...]: the newest row of each."""
+    state: State
+    """[B, ...]: the network's state before the row."""
+    slots: Tensor
+    """int64 [B]: the environments' seats, for exploration that differs among them."""
+    greedy: Tensor | None = None
+    """bool [B]: act without exploration here; None for nowhere."""
 
 
 class ActOutput(NamedTuple):
-    """What one batched act gives for B environments."""
+    """The result of one batched act, of B environments."""
 
     actions: Tensor
     """int64 [B]."""
@@ -21,6 +38,8 @@ class ActOutput(NamedTuple):
     """[B, ...] by name: what the loss will want to know of the acting policy."""
     state: State
     """[B, ...]: the network's state after the row."""
+    values: Tensor | None = None
+    """float32 [B]: estimated return from the row on, for observers of steps. Not stored."""
 
 
 class LossOutput(NamedTuple):
@@ -40,66 +59,61 @@ class LossOutput(NamedTuple):
 
 
 class Agent(Protocol):
-    """An algorithm."""
+    """An algorithm. Built as `cls(spec, network_config, agent_config)`."""
 
+    Config: ClassVar[type]
+    """The frozen dataclass of its settings: a subclass of `AgentConfig`. Its fields are flags."""
     unroll_length: int
     """T: transitions in an unroll."""
     batch_size: int
-    """B: unrolls in one learner step."""
+    """B: unrolls in one learner step. Environments start out of phase in blocks of B, so that
+    their unrolls do not complete all at once; 0: all in phase."""
 
     def build_network(self) -> nn.Module:
         """Returns a freshly initialised network, on the CPU."""
         ...
 
+    def acting_part(self, network: nn.Module) -> nn.Module:
+        """Returns the part of a network of `build_network` that `act` reads.
+
+        Only this part is published to acting. By default it is all of the network.
+        """
+        return network
+
     def initial_state(self, batch_size: int, device: torch.device) -> State:
         """Returns the network's state [B, ...] before an environment's first row."""
         ...
 
-    def act(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        slots: Tensor,
-        generator: torch.Generator,
-        greedy: Tensor | None = None,
-    ) -> ActOutput:
-        """Chooses actions at rows [1, B].
+    def act(self, network: nn.Module, inputs: ActInput, generator: torch.Generator) -> ActOutput:
+        """Chooses actions at the newest row of B environments.
 
         Args:
-          network: one that `build_network` made.
-          rows: the newest row of B environments, T = 1.
-          state: [B, ...].
-          slots: int64 [B]: the environments' seats, for exploration that differs among them.
+          network: the acting part of one that `build_network` made.
+          inputs: rows [1, B], state, slots, and where to act greedily.
           generator: source of the sampling noise, on the rows' device.
-          greedy: bool [B]: act without exploration here; None for nowhere.
         """
+        ...
+
+    def make_experience(self, context: ExperienceContext) -> Experience:
+        """Returns what takes completed unrolls and gives training its batches."""
         ...
 
     def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
         """Lets the network's buffers (running means) take note of a batch, before its loss."""
-        ...
 
     def num_valid(self, unrolls: Unrolls) -> Tensor:
         """Returns what the means over a batch divide by, float32 scalar."""
         ...
 
     def loss(
-        self,
-        network: nn.Module,
-        unrolls: Unrolls,
-        num_valid: Tensor,
-        importance_weights: Tensor | None = None,
-        progress: float = 0.0,
+        self, network: nn.Module, batch: Batch, num_valid: Tensor, progress: float
     ) -> LossOutput:
         """Returns the loss of unrolls [T + 1, b] that are all or a part of a batch.
 
         Args:
           network: the one to differentiate.
-          unrolls: of the batch.
+          batch: the unrolls, and their importance weights where replay sampled unevenly.
           num_valid: of the whole batch.
-          importance_weights: float32 [b], where replay sampled unevenly.
           progress: how much of the run is done, in [0, 1], for what changes with it.
         """
         ...
@@ -111,12 +125,15 @@ class Agent(Protocol):
           network: the trained one, just updated.
           learner_step: updates made, this one included.
         """
-        ...
 
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
         """Returns what must vanish where `network` holds the weights that acted.
 
-        float32 [T + 1, B]: the difference between what the network now says of
-        the chosen actions and what was recorded. This is the golden check.
+        float32 [T + 1, B]: the difference between what the network now says of the chosen
+        actions and what was recorded. This is the golden check.
+
+        Args:
+          network: the acting part of one that `build_network` made.
+          unrolls: as they were stored.
         """
         ...

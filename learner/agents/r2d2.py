@@ -10,20 +10,32 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import ActOutput, LossOutput
+from learner.agents.base import ActInput, ActOutput, Agent, LossOutput
 from learner.algos import epsilon_greedy, q_learning
 from learner.algos.value_rescaling import rescale
 from learner.config.agent_config import R2D2Config
 from learner.config.run_config import NetworkConfig
+from learner.experience.base import ExperienceContext
+from learner.experience.replay.replayed_sequences import ReplayedSequences
 from learner.networks.duelling_q import DuellingQ
-from learner.records import Rows, State, Transitions, Unrolls, map_tensors, transitions
+from learner.records import (
+    Batch,
+    Rows,
+    State,
+    Steps,
+    Transitions,
+    Unrolls,
+    map_tensors,
+    transitions,
+)
 from seed.specs import EnvSpec
 
 
 class R2D2Network(nn.Module):
     """The Q network that acts and is trained, and the older copy its targets come from.
 
-    Both are one module, so that checkpoints and published weights hold both.
+    Both are one module, so that checkpoints hold both. Only the online one is published to
+    acting.
     """
 
     def __init__(self, spec: EnvSpec, network: NetworkConfig, agent: R2D2Config) -> None:
@@ -36,7 +48,7 @@ class R2D2Network(nn.Module):
         self.target.load_state_dict(self.online.state_dict())
 
 
-class R2D2Agent:
+class R2D2Agent(Agent):
     """See `learner.agents.base.Agent` for what each method is called with.
 
     Those that train take sequences of `config.num_rows` rows, of which the first
@@ -45,6 +57,8 @@ class R2D2Agent:
         row        0 .. burn_in - 1    burn_in .. burn_in + L - 1    burn_in + L
                    burn-in             trained                       bootstraps
     """
+
+    Config = R2D2Config
 
     def __init__(self, spec: EnvSpec, network: NetworkConfig, agent: R2D2Config) -> None:
         self.spec = spec
@@ -58,45 +72,42 @@ class R2D2Agent:
     def build_network(self) -> R2D2Network:
         return R2D2Network(self.spec, self.network_config, self.config)
 
+    def acting_part(self, network: nn.Module) -> DuellingQ:
+        return _checked(network).online
+
     def initial_state(self, batch_size: int, device: torch.device) -> State:
         return self._template.initial_state(batch_size, device)
 
-    def act(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        slots: Tensor,
-        generator: torch.Generator,
-        greedy: Tensor | None = None,
-    ) -> ActOutput:
+    def act(self, network: nn.Module, inputs: ActInput, generator: torch.Generator) -> ActOutput:
         config = self.config
-        q_values, next_state = self._forward(_checked(network).online, rows, state)
+        q_values, next_state = self._forward(network, inputs.rows, inputs.state)
         q_values = q_values.squeeze(0)  # [B, A]
         epsilons = epsilon_greedy.ladder(
-            slots, config.exploration_base, config.exploration_exponent
+            inputs.slots, config.exploration_base, config.exploration_exponent
         )
-        if greedy is not None:
-            epsilons = epsilons.masked_fill(greedy, config.eval_epsilon)
+        if inputs.greedy is not None:
+            epsilons = epsilons.masked_fill(inputs.greedy, config.eval_epsilon)
         actions = epsilon_greedy.select_actions(q_values, epsilons, generator)
-        return ActOutput(actions, {"q": q_values}, next_state)
+        return ActOutput(actions, {"q": q_values}, next_state, q_values.amax(-1))
+
+    def make_experience(self, context: ExperienceContext) -> ReplayedSequences:
+        """Returns a prioritised replay of sequences.
+
+        Raises:
+          ConfigError: it would not fit into memory.
+        """
+        return ReplayedSequences(self.config, context, initial_priorities=self.initial_priorities)
 
     def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
-        _checked(network).online.update_statistics(unrolls.rows)
+        _checked(network).online.update_statistics(unrolls.steps.rows)
 
     def num_valid(self, unrolls: Unrolls) -> Tensor:
         """Returns the number of sequences: they weigh alike, whatever ends in them."""
-        count, device = unrolls.num_unrolls, unrolls.actions.device
-        return torch.full((), count, dtype=torch.float32, device=device)
+        device = unrolls.steps.rows.is_first.device
+        return torch.full((), unrolls.num_unrolls, dtype=torch.float32, device=device)
 
     def loss(
-        self,
-        network: nn.Module,
-        unrolls: Unrolls,
-        num_valid: Tensor,
-        importance_weights: Tensor | None = None,
-        progress: float = 0.0,
+        self, network: nn.Module, batch: Batch, num_valid: Tensor, progress: float
     ) -> LossOutput:
         """Half the squared TD errors summed over a sequence, mean_b w_b loss_b over the batch.
 
@@ -105,15 +116,15 @@ class R2D2Agent:
         of the online network in rescaled units; all without importance weights.
         """
         del progress  # nothing changes with it
-        networks = _checked(network)
+        networks, unrolls = _checked(network), batch.unrolls
         online_q = self._trained_q(networks.online, unrolls)
         with torch.no_grad():
             target_q = self._trained_q(networks.target, unrolls)
         actions, steps = self._trained_steps(unrolls)
         errors = self._td_errors(online_q, target_q, actions, steps)
         losses = q_learning.sequence_losses(errors)
-        if importance_weights is not None:
-            losses = importance_weights * losses
+        if batch.importance_weights is not None:
+            losses = batch.importance_weights * losses
         loss = losses.sum() / num_valid
         priorities = q_learning.sequence_priorities(errors, steps.mask, self.config.priority_mix)
         per_step = {
@@ -133,9 +144,9 @@ class R2D2Agent:
     @torch.no_grad()
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
         """Returns Q(t, a_t) minus the recorded one, in rescaled units."""
-        q_values, _ = self._forward(_checked(network).online, unrolls.rows, unrolls.initial_state)
-        recorded = unrolls.policy_outputs["q"]
-        return q_learning.q_of_actions(q_values - recorded, unrolls.actions)
+        steps = unrolls.steps
+        q_values, _ = self._forward(network, steps.rows, unrolls.initial_state)
+        return q_learning.q_of_actions(q_values - steps.policy_outputs["q"], steps.actions)
 
     @torch.no_grad()
     def initial_priorities(self, unrolls: Unrolls) -> Tensor:
@@ -149,7 +160,7 @@ class R2D2Agent:
         errors = self._td_errors(q_values, q_values, actions, steps)
         return q_learning.sequence_priorities(errors, steps.mask, self.config.priority_mix)
 
-    def _forward(self, network: DuellingQ, rows: Rows, state: State) -> tuple[Tensor, State]:
+    def _forward(self, network: nn.Module, rows: Rows, state: State) -> tuple[Tensor, State]:
         return network(self._as_seen(rows), state)
 
     def _as_seen(self, rows: Rows) -> Rows:
@@ -166,15 +177,14 @@ class R2D2Agent:
         """Returns Q [L + 1, B, A] of the rows after the burn-in, which takes no gradient."""
         state, burn_in = unrolls.initial_state, self.config.burn_in
         if burn_in:
-            warming = map_tensors(lambda x: x[:burn_in], unrolls.rows)
+            warming = map_tensors(lambda x: x[:burn_in], unrolls.steps.rows)
             state = network.advance(self._as_seen(warming), state)
         return self._forward(network, self._trained_part(unrolls).rows, state)[0]
 
-    def _trained_part(self, unrolls: Unrolls) -> Unrolls:
-        """Returns the rows [L + 1, B] after the burn-in as views, without a state."""
-        assert len(unrolls.actions) == self.config.num_rows, "not a whole sequence"
-        stateless = unrolls._replace(initial_state={})
-        return map_tensors(lambda x: x[self.config.burn_in :], stateless)
+    def _trained_part(self, unrolls: Unrolls) -> Steps:
+        """Returns the rows [L + 1, B] after the burn-in as views."""
+        assert unrolls.steps.num_rows == self.config.num_rows, "not a whole sequence"
+        return map_tensors(lambda x: x[self.config.burn_in :], unrolls.steps)
 
     def _trained_steps(self, unrolls: Unrolls) -> tuple[Tensor, Transitions]:
         """Returns the trained actions, int64 [L, B], and transitions, rewards scaled."""

@@ -4,25 +4,33 @@ What holds rows asks the example for its names, shapes and dtypes.
 """
 
 import torch
-from torch import nn
 
-from learner.agents.base import ActOutput, Agent
-from learner.records import Rows, State, Unrolls
+from learner.agents.base import ActInput, ActOutput, Agent
+from learner.records import Rows, State, Steps, Unrolls
 from seed.specs import EnvSpec
 
 
 def make_step(rows: Rows, output: ActOutput, state: State, version: int) -> Unrolls:
-    """Returns one row [1, N, ...] of every environment as the stores take it."""
-    return Unrolls(
+    """Returns one row [1, N, ...] of every environment as the stores take it.
+
+    Args:
+      rows: [1, N, ...], what the environments sent.
+      output: what was decided at the rows.
+      state: [N, ...], the network's state before them.
+      version: of the weights that acted.
+    """
+    is_first = rows.is_first
+    versions = torch.full(is_first.shape, version, dtype=torch.int64, device=is_first.device)
+    steps = Steps(
         rows=rows,
         actions=output.actions.unsqueeze(0),
         policy_outputs={name: x.unsqueeze(0) for name, x in output.policy_outputs.items()},
-        policy_versions=torch.full_like(rows.previous_actions, version),
-        initial_state=state,
+        policy_versions=versions,
     )
+    return Unrolls(steps, state)
 
 
-def example_step(spec: EnvSpec, agent: Agent, network: nn.Module) -> Unrolls:
+def example_step(spec: EnvSpec, agent: Agent) -> Unrolls:
     """Returns a row of zeros [1, 1, ...] as acting stores it, on the CPU."""
     flags = torch.zeros(1, 1, dtype=torch.bool)
     rows = Rows(
@@ -37,7 +45,8 @@ def example_step(spec: EnvSpec, agent: Agent, network: nn.Module) -> Unrolls:
         truncated=flags,
     )
     state = agent.initial_state(1, torch.device("cpu"))
-    slots = torch.zeros(1, dtype=torch.int64)
+    inputs = ActInput(rows, state, slots=torch.zeros(1, dtype=torch.int64))
+    network = agent.acting_part(agent.build_network())
     with torch.inference_mode():
-        output = agent.act(network, rows, state, slots=slots, generator=torch.Generator())
+        output = agent.act(network, inputs, torch.Generator())
     return make_step(rows, output, state, version=0)

@@ -7,13 +7,15 @@ weights that acted and those being trained. The maths is in `learner/algos/`.
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import ActOutput, LossOutput
+from learner.agents.base import ActInput, ActOutput, Agent, LossOutput
 from learner.algos import distributions, losses, rewards, vtrace
 from learner.algos.optimizers import scheduled
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import NetworkConfig
+from learner.experience.base import ExperienceContext
+from learner.experience.fresh import FreshUnrolls
 from learner.networks.actor_critic import ActorCritic, ActorCriticOutput
-from learner.records import Rows, State, Unrolls, transitions
+from learner.records import Batch, Rows, State, Unrolls, transitions
 from seed.specs import EnvSpec
 
 
@@ -28,8 +30,10 @@ class VTraceNetwork(ActorCritic):
             self.entropy_theta = nn.Parameter(torch.tensor(theta))
 
 
-class VTraceAgent:
+class VTraceAgent(Agent):
     """See `learner.agents.base.Agent` for what each method is called with."""
+
+    Config = VTraceConfig
 
     def __init__(self, spec: EnvSpec, network: NetworkConfig, agent: VTraceConfig) -> None:
         self.spec = spec
@@ -45,51 +49,41 @@ class VTraceAgent:
     def initial_state(self, batch_size: int, device: torch.device) -> State:
         return self._template.initial_state(batch_size, device)
 
-    def act(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        slots: Tensor,
-        generator: torch.Generator,
-        greedy: Tensor | None = None,
-    ) -> ActOutput:
-        del slots  # all explore alike
-        output, next_state = self._forward(network, rows, state)
+    def act(self, network: nn.Module, inputs: ActInput, generator: torch.Generator) -> ActOutput:
+        output, next_state = self._forward(network, inputs.rows, inputs.state)
         logits = output.logits.squeeze(0)  # [B, A]
         actions = distributions.sample(logits, generator)
-        if greedy is not None:
-            actions = torch.where(greedy, distributions.greedy(logits), actions)
-        return ActOutput(actions, {"logits": logits}, next_state)
+        if inputs.greedy is not None:
+            actions = torch.where(inputs.greedy, distributions.greedy(logits), actions)
+        return ActOutput(actions, {"logits": logits}, next_state, output.values.squeeze(0))
+
+    def make_experience(self, context: ExperienceContext) -> FreshUnrolls:
+        """Returns a bounded queue of unrolls, each trained on `sample_reuse` times."""
+        config = self.config
+        return FreshUnrolls(
+            config.batch_size,
+            queue_batches=config.queue_batches,
+            sample_reuse=config.sample_reuse,
+        )
 
     def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
         assert isinstance(network, VTraceNetwork)
-        network.update_statistics(unrolls.rows)
+        network.update_statistics(unrolls.steps.rows)
 
     def num_valid(self, unrolls: Unrolls) -> Tensor:
-        return transitions(unrolls.rows, self.config.discount_factor).mask.sum()
-
-    def after_update(self, network: nn.Module, learner_step: int) -> None:
-        del network, learner_step  # nothing trails
+        return transitions(unrolls.steps.rows, self.config.discount_factor).mask.sum()
 
     def loss(
-        self,
-        network: nn.Module,
-        unrolls: Unrolls,
-        num_valid: Tensor,
-        importance_weights: Tensor | None = None,
-        progress: float = 0.0,
+        self, network: nn.Module, batch: Batch, num_valid: Tensor, progress: float
     ) -> LossOutput:
         """Policy gradient, value and entropy losses, summed or averaged over valid steps."""
-        assert importance_weights is None, "unrolls are trained on as they come"
-        config = self.config
-        output, _ = self._forward(network, unrolls.rows, unrolls.initial_state)
-        steps = transitions(unrolls.rows, config.discount_factor)
-        logits, actions = output.logits[:-1], unrolls.actions[:-1]
+        config, stored = self.config, batch.unrolls.steps
+        output, _ = self._forward(network, stored.rows, batch.unrolls.initial_state)
+        steps = transitions(stored.rows, config.discount_factor)
+        logits, actions = output.logits[:-1], stored.actions[:-1]
         returns = vtrace.vtrace(
             behaviour_log_probs=distributions.log_prob(
-                unrolls.policy_outputs["logits"][:-1], actions
+                stored.policy_outputs["logits"][:-1], actions
             ),
             target_log_probs=distributions.log_prob(logits, actions),
             rewards=self._transform_rewards(steps.rewards),
@@ -121,9 +115,10 @@ class VTraceAgent:
 
     @torch.no_grad()
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
-        output, _ = self._forward(network, unrolls.rows, unrolls.initial_state)
-        recorded = distributions.log_prob(unrolls.policy_outputs["logits"], unrolls.actions)
-        return distributions.log_prob(output.logits, unrolls.actions) - recorded
+        steps = unrolls.steps
+        output, _ = self._forward(network, steps.rows, unrolls.initial_state)
+        recorded = distributions.log_prob(steps.policy_outputs["logits"], steps.actions)
+        return distributions.log_prob(output.logits, steps.actions) - recorded
 
     def _forward(
         self, network: nn.Module, rows: Rows, state: State

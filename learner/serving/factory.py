@@ -1,12 +1,30 @@
 """Who serves the actors: a thread of the learner, or processes of their own."""
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from learner.serving.ingress.handle import IngressProcesses
 from learner.serving.reception import LocalBackend, Reception
 from learner.serving.server import ServerThread
 from learner.serving.session import Patience
 from seed.security import PLAIN_TEXT, Security
+
+
+class Server(Protocol):
+    """Serves actors from `start` to `close`."""
+
+    @property
+    def pids(self) -> list[int]:
+        """Ids of the processes of its own that serve now."""
+        ...
+
+    def start(self) -> list[str]:
+        """Returns the addresses bound (port 0 replaced by the real one). Raises ConfigError."""
+        ...
+
+    def close(self) -> None:
+        """Ends every stream, and waits until nothing serves any more."""
+        ...
 
 
 def make_server(
@@ -17,7 +35,7 @@ def make_server(
     patience: Patience | None = None,
     *,
     ingress_processes: int = 0,
-) -> ServerThread | IngressProcesses:
+) -> Server:
     """Returns a server that has not been started.
 
     Args:

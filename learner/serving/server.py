@@ -280,6 +280,11 @@ class ServerThread:
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)
 
+    @property
+    def pids(self) -> list[int]:
+        """It has no processes of its own."""
+        return []
+
     def start(self) -> list[str]:
         """Returns the addresses bound (port 0 replaced by the real one).
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import safetensors.torch
 from torch import Tensor
 
-from learner.experience.base import Batch
+from learner.records import Batch, flatten
 from learner.reporting.metrics import Metrics
 from seed.errors import NonFiniteLossError, expected
 
@@ -67,7 +67,8 @@ class FiniteGuard:
             return f"{MAX_DUMPS} earlier batches are in {self._directory}"
         # As text: JSON has no NaN.
         metadata = {name: str(value) for name, value in values.items()}
-        metadata["policy_versions"] = json.dumps(batch.unrolls.policy_versions.unique().tolist())
+        versions = batch.unrolls.steps.policy_versions.unique().tolist()
+        metadata["policy_versions"] = json.dumps(versions)
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             safetensors.torch.save_file(named_tensors(batch), path, metadata)
@@ -77,22 +78,8 @@ class FiniteGuard:
 
 
 def named_tensors(batch: Batch) -> dict[str, Tensor]:
-    """Returns copies of all that the loss saw, by path: "rows.rewards", "initial_state.h"."""
-    tensors = _named("", batch.unrolls)
+    """Returns copies of all that the loss saw, by path: "steps/rows/rewards"."""
+    tensors = flatten(batch.unrolls)
     if batch.importance_weights is not None:
         tensors["importance_weights"] = batch.importance_weights
     return {name: x.detach().to("cpu", copy=True).contiguous() for name, x in tensors.items()}
-
-
-def _named(path: str, record: object) -> dict[str, Tensor]:
-    if isinstance(record, Tensor):
-        return {path: record}
-    if isinstance(record, dict):
-        children = record
-    elif isinstance(record, tuple) and hasattr(record, "_fields"):
-        children = record._asdict()  # pyright: ignore[reportAttributeAccessIssue]
-    else:
-        assert isinstance(record, tuple)
-        children = {str(index): child for index, child in enumerate(record)}
-    named = [_named(f"{path}.{key}".lstrip("."), child) for key, child in children.items()]
-    return {name: tensor for part in named for name, tensor in part.items()}

@@ -6,27 +6,19 @@ and backward pass, some hundred rows at once. Used by the trainer thread.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from learner.agents.base import Agent, LossOutput
 from learner.networks import torsos
-from learner.records import Unrolls, select_unrolls
+from learner.records import Batch, Steps, select_unrolls
 from learner.training.ranks import Ranks
 
 # Rows that a CPU takes through forward and backward pass at once: what more would save is
 # not worth their memory. Atari, us a transition by unrolls of 21 rows, shallow network: 278
 # (4), 252 (8), 231 (16), 222 (32), 219 (48); Nature's: 645 (4), 614 (8), 601 (16), 598 (32).
 MAX_ROWS_ON_CPU = 700
-
-
-class _Part(NamedTuple):
-    """Neighbouring unrolls of a batch, with their importance weights if there are any."""
-
-    unrolls: Unrolls
-    importance_weights: Tensor | None
 
 
 class Gradients:
@@ -58,26 +50,21 @@ class Gradients:
         )
 
     def compute(
-        self,
-        unrolls: Unrolls,
-        importance_weights: Tensor | None = None,
-        *,
-        progress: float = 0.0,
+        self, batch: Batch, *, progress: float = 0.0
     ) -> tuple[dict[str, Tensor], Tensor | None]:
         """Sets the gradients of the network's parameters.
 
         Args:
-          unrolls: the whole batch, or this rank's share of it, [T + 1, B].
-          importance_weights: float32 [B], if the loss takes any.
+          batch: unrolls [T + 1, B], the whole batch or this rank's share of it.
           progress: how much of the run is done, in [0, 1].
 
         Returns:
           The loss's metrics, those of the whole batch; and the priorities of the given
-          unrolls, float32 [B], if it gives any.
+          unrolls, float32 [B], if the agent has any.
         """
-        num_valid = self._agent.num_valid(unrolls)
+        num_valid = self._agent.num_valid(batch.unrolls)
         self._ranks.sum([num_valid])
-        shares = _split(_Part(unrolls, importance_weights), len(self._networks))
+        shares = _split(batch, len(self._networks))
         networks = self._networks[: len(shares)]
         # The caller's thread takes the first share, and by itself the only one.
         others = [
@@ -99,21 +86,19 @@ class Gradients:
         self._pool.shutdown()
 
     def _backward(
-        self, network: nn.Module, share: _Part, num_valid: Tensor, progress: float
+        self, network: nn.Module, share: Batch, num_valid: Tensor, progress: float
     ) -> list[LossOutput]:
-        """Sets the gradients of one thread's share; returns what its parts gave, in order."""
+        """Sets the gradients of one thread's share; returns its parts' losses, in order."""
         network.zero_grad(set_to_none=True)
         return [
             self._add_backward(network, part, num_valid, progress)
-            for part in _split(share, _num_parts(share.unrolls))
+            for part in _split(share, _num_parts(share.unrolls.steps))
         ]
 
     def _add_backward(
-        self, network: nn.Module, part: _Part, num_valid: Tensor, progress: float
+        self, network: nn.Module, part: Batch, num_valid: Tensor, progress: float
     ) -> LossOutput:
-        output = self._agent.loss(
-            network, part.unrolls, num_valid, part.importance_weights, progress
-        )
+        output = self._agent.loss(network, part, num_valid, progress)
         output.loss.backward()
         return output._replace(loss=output.loss.detach())
 
@@ -144,19 +129,18 @@ def _gradients_of(network: nn.Module) -> list[Tensor]:
     return [p.grad for p in network.parameters() if p.grad is not None]
 
 
-def _num_parts(unrolls: Unrolls) -> int:
-    if unrolls.actions.is_cuda:
-        return 1
-    return -(-unrolls.actions.numel() // MAX_ROWS_ON_CPU)
+def _num_parts(steps: Steps) -> int:
+    is_first = steps.rows.is_first  # [T + 1, B]
+    return 1 if is_first.is_cuda else -(-is_first.numel() // MAX_ROWS_ON_CPU)
 
 
-def _split(whole: _Part, num_parts: int) -> list[_Part]:
+def _split(whole: Batch, num_parts: int) -> list[Batch]:
     """Returns at most `num_parts` parts whose sizes differ by at most one."""
     num_unrolls, weights = whole.unrolls.num_unrolls, whole.importance_weights
     num_parts = min(num_parts, num_unrolls)
     bounds = [num_unrolls * part // num_parts for part in range(num_parts + 1)]
     return [
-        _Part(
+        Batch(
             select_unrolls(whole.unrolls, start, stop),
             None if weights is None else weights[start:stop],
         )

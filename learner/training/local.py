@@ -1,38 +1,29 @@
-"""The side of the learner that trains: from unrolls to versions of the weights.
+"""Training on threads of this process: from unrolls to versions of the weights.
 
-Joins experience -> trainer -> weights, runs their threads, saves and restores what
-they hold. On a GPU it lives in the learner process; on a CPU in one of its own
-(`learner/training/process/`), where it need not share an interpreter with acting.
+Joins experience -> trainer -> weights, runs their threads, saves and restores what they hold.
+On a GPU it lives in the learner process; on a CPU in one of its own (`training/process/`), where
+it need not share an interpreter with acting.
 """
 
 import logging
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from learner.agents.base import Agent
-from learner.agents.r2d2 import R2D2Agent
 from learner.agents.steps import example_step
 from learner.checkpoint import Checkpoint, save_checkpoint
 from learner.concurrency.threads import start_thread
-from learner.config.agent_config import R2D2Config
-from learner.config.run_config import RunConfig
 from learner.device.setup import num_train_threads
 from learner.device.streams import make_streams
-from learner.experience.base import Experience
-from learner.experience.fresh import FreshUnrolls
-from learner.experience.replay.replayed_sequences import ReplayedSequences
+from learner.experience.base import Experience, ExperienceContext
 from learner.networks.torsos import lay_out
 from learner.records import Completed
 from learner.reporting.metrics import Metrics
-from learner.reporting.progress import Progress
+from learner.training.base import TrainingSetup
 from learner.training.finite_guard import FiniteGuard
 from learner.training.loop import ZERO_LAG_CHECK_EVERY, run_training
-from learner.training.ranks import Ranks
 from learner.training.trainer import Trainer
 from learner.training.zero_lag_check import ZeroLagCheck
 from learner.weights import PublishedWeights
@@ -42,103 +33,64 @@ from seed.specs import EnvSpec
 _LOG = logging.getLogger(__name__)
 
 
-class LearnerHooks(NamedTuple):
-    """What training asks and tells of the learner around it."""
+class LocalTraining:
+    """Trainer and whatever threads the experience has. See `Training`."""
 
-    acting_state: Callable[[], dict[str, Any]]
-    """Returns what else a checkpoint keeps; called by the trainer thread."""
-    on_finished: Callable[[], None]
-    """Called when the env step budget is spent."""
-    on_failure: Callable[[BaseException], None]
-    """Called with what a thread raised, on that thread."""
+    weights: PublishedWeights
 
-
-class Training:
-    """Trainer and whatever thread the experience has, from `start` to `stop`."""
-
-    def __init__(
-        self,
-        *,
-        spec: EnvSpec,
-        agent: Agent,
-        config: RunConfig,
-        progress: Progress,
-        ranks: Ranks,
-        metrics: Metrics,
-        device: torch.device,
-        checkpoint_dir: Path,
-        checkpoint: Checkpoint | None,
-        hooks: LearnerHooks,
-    ) -> None:
-        """Builds everything; no thread runs yet.
+    def __init__(self, setup: TrainingSetup, metrics: Metrics, device: torch.device) -> None:
+        """Takes what there is before the environment is known.
 
         Args:
-          spec: of the environment.
-          agent: the algorithm.
-          config: of the run; with several ranks, this one's share of it.
-          progress: read for schedules and the budget; learner steps are counted there.
-          ranks: the learners that train together.
+          setup: config, progress, ranks, directory and hooks.
           metrics: takes what the trainer measures.
           device: to train on.
-          checkpoint_dir: where to save.
-          checkpoint: to go on from.
-          hooks: into the learner.
-
-        Raises:
-          CheckpointError: `checkpoint` holds another network.
-          ConfigError: the replay would not fit into memory.
         """
-        self._spec = spec
-        self._agent = agent
-        self._config = config
-        self._progress = progress
-        self._ranks = ranks
+        self._config, self._progress, self._ranks, self._checkpoint_dir, self._hooks = setup
         self._metrics = metrics
         self._device = device
-        self._checkpoint_dir = checkpoint_dir
-        self._hooks = hooks
-        self._save_due_at = time.monotonic() + config.learner.checkpoint_every_s
+        self._save_due_at = time.monotonic() + self._config.learner.checkpoint_every_s
+        self._trainer: Trainer | None = None
 
+    def build(self, spec: EnvSpec, agent: Agent, checkpoint: Checkpoint | None) -> None:
+        config = self._config
+        self._agent = agent
         torch.manual_seed(config.rng_seed)
-        self._trainer = self._make_trainer()
-        self._experience = self._make_experience(checkpoint)
+        trainer = self._make_trainer()
+        self._experience = self._make_experience(spec)
         if checkpoint is not None:
-            self._restore(checkpoint)
-        layout = config.learner.channels_last
-        copies = [self._make_network(channels_last=layout == "on") for _ in range(3)]
-        self.weights = PublishedWeights(copies[0], copies[1], make_streams(device))
-        self.weights.publish(self._trainer.network, progress.learner_steps)
-        self._check = ZeroLagCheck(agent, copies[2], ZERO_LAG_CHECK_EVERY)
+            self._restore(trainer, checkpoint)
+        first, second, kept = (self._make_acting_copy() for _ in range(3))
+        self.weights = PublishedWeights(first, second, make_streams(self._device))
+        self.weights.publish(agent.acting_part(trainer.network), self._progress.learner_steps)
+        self._check = ZeroLagCheck(agent, kept, ZERO_LAG_CHECK_EVERY)
+        self._trainer = trainer
 
     def start(self) -> None:
-        """Starts all threads."""
         self._experience.start()
         self._thread = start_thread("trainer", self._run, self._hooks.on_failure)
 
     def put(self, completed: Completed) -> None:
-        """Takes unrolls; may block, which pauses acting. Raises Stopped."""
         self._experience.put(completed)
 
     def report(self) -> dict[str, float]:
-        """Returns metrics of the moment; those of the window are in `metrics`."""
-        return self._experience.report()
+        """Returns metrics of the moment; those of the window are in the metrics given."""
+        return {} if self._trainer is None else self._experience.report()
 
     def stop(self) -> None:
-        """Ends the threads; whoever waits in `put` is told."""
         self._experience.close()
         # For ranks that never came nobody need wait.
         if self._ranks.joined:
             self._thread.join()
 
     def save(self) -> None:
-        """Writes a checkpoint. Raises CheckpointError."""
         acting = self._hooks.acting_state()
-        state = self._trainer.state_dict() | acting
+        state = self._built.state_dict() | acting
         state["rng"] = acting["rng"] | {"torch": torch.get_rng_state()}
         path = save_checkpoint(
             self._checkpoint_dir,
             self._progress.learner_steps,
-            self._trainer.network.state_dict(),
+            self._built.network.state_dict(),
             state,
             keep=self._config.learner.keep_checkpoints,
             replay=self._experience.checkpoint(),
@@ -146,13 +98,22 @@ class Training:
         _LOG.info("saved %s", path)
 
     def close(self) -> None:
-        """Ends what is left after `stop`, or where nothing was started."""
-        self._trainer.close()
+        if self._trainer is not None:
+            self._trainer.close()
         self._ranks.leave()
+
+    @property
+    def _built(self) -> Trainer:
+        assert self._trainer is not None, "built before anything else is asked for"
+        return self._trainer
 
     def _make_network(self, *, channels_last: bool) -> nn.Module:
         network = self._agent.build_network().to(self._device)
         return lay_out(network, channels_last=channels_last)
+
+    def _make_acting_copy(self) -> nn.Module:
+        layout = self._config.learner.channels_last
+        return self._agent.acting_part(self._make_network(channels_last=layout == "on"))
 
     def _make_trainer(self) -> Trainer:
         learner = self._config.learner
@@ -174,35 +135,25 @@ class Training:
         limit = self._config.optimizer.max_non_finite_updates
         return FiniteGuard(directory, self._metrics, max_in_a_row=limit)
 
-    def _make_experience(self, checkpoint: Checkpoint | None) -> Experience:
-        config = self._config.agent
-        if not isinstance(config, R2D2Config):
-            return FreshUnrolls(
-                config.batch_size,
-                queue_batches=config.queue_batches,
-                sample_reuse=config.sample_reuse,
+    def _make_experience(self, spec: EnvSpec) -> Experience:
+        return self._agent.make_experience(
+            ExperienceContext(
+                example=example_step(spec, self._agent),
+                num_slots=self._config.actor.num_envs,
+                device=self._device,
+                rng_seed=self._config.rng_seed,
+                on_failure=self._hooks.on_failure,
             )
-        assert isinstance(self._agent, R2D2Agent)
-        experience = ReplayedSequences(
-            self._agent,
-            config,
-            example=example_step(self._spec, self._agent, self._agent.build_network()),
-            num_slots=self._config.actor.num_envs,
-            device=self._device,
-            rng_seed=self._config.rng_seed,
-            on_failure=self._hooks.on_failure,
         )
-        if checkpoint is not None:
-            experience.restore(checkpoint.path)
-        return experience
 
-    def _restore(self, checkpoint: Checkpoint) -> None:
+    def _restore(self, trainer: Trainer, checkpoint: Checkpoint) -> None:
         try:
-            self._trainer.load(checkpoint.weights, checkpoint.state)
+            trainer.load(checkpoint.weights, checkpoint.state)
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(
                 expected(str(checkpoint.path), "the network that these flags describe", error)
             ) from error
+        self._experience.restore(checkpoint.path)
         torch.set_rng_state(checkpoint.state["rng"]["torch"])
 
     def _save_if_due(self) -> None:
@@ -217,7 +168,7 @@ class Training:
 
     def _run(self) -> None:
         run_training(
-            trainer=self._trainer,
+            trainer=self._built,
             experience=self._experience,
             weights=self.weights,
             check=self._check,

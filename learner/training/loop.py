@@ -6,7 +6,7 @@ What one update is, `trainer.py` says.
 from collections.abc import Callable
 
 from learner.concurrency.stopping import Stopped
-from learner.experience.base import Batch, Experience
+from learner.experience.base import Experience, Sample
 from learner.reporting.metrics import Metrics, ThreadClock
 from learner.reporting.progress import Progress
 from learner.training.ranks import Ranks
@@ -34,24 +34,24 @@ def run_training(
     """Trains until the budget is spent or the experience closes, on any of the ranks."""
     clock.switch("wait")
     ranks.join(trainer.network, progress.learner_steps)
-    check.published(trainer.network, progress.learner_steps)
+    check.published(trainer.acting_part, progress.learner_steps)
     while (env_steps := _env_steps_of_all(ranks, progress)) < total_env_steps:
         clock.switch("wait")
-        batch = _next_batch(experience)
-        if ranks.total(int(batch is None)) or batch is None:
+        sample = _next_batch(experience)
+        if ranks.total(int(sample is None)) or sample is None:
             return
         clock.switch("update")
-        deviation = check.compare(batch.newest) if batch.newest is not None else None
+        deviation = check.compare(sample.newest) if sample.newest is not None else None
         if deviation is not None:
             metrics.max("policy/max_abs_log_rho_at_zero_lag", deviation)
         priorities = trainer.train_step(
-            batch, learner_step=progress.learner_steps, progress=env_steps / total_env_steps
+            sample.batch, learner_step=progress.learner_steps, progress=env_steps / total_env_steps
         )
-        experience.trained(batch, priorities)
+        experience.trained(sample, priorities)
         progress.learner_steps += 1
         clock.switch("publish")
-        weights.publish(trainer.network, progress.learner_steps)
-        check.published(trainer.network, progress.learner_steps)
+        weights.publish(trainer.acting_part, progress.learner_steps)
+        check.published(trainer.acting_part, progress.learner_steps)
         clock.switch("save")
         save_if_due()
     clock.switch("wait")
@@ -67,7 +67,7 @@ def _env_steps_of_all(ranks: Ranks, progress: Progress) -> int:
     return total
 
 
-def _next_batch(experience: Experience) -> Batch | None:
+def _next_batch(experience: Experience) -> Sample | None:
     try:
         return experience.next_batch()
     except Stopped:

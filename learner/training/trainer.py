@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from learner.agents.base import Agent
 from learner.algos.optimizers import learning_rate_at, make_optimizer
 from learner.config.run_config import OptimizerConfig
-from learner.experience.base import Batch
-from learner.records import Unrolls, transitions
+from learner.records import Batch, Unrolls, transitions
 from learner.reporting.metrics import Metrics
 from learner.training.finite_guard import FiniteGuard
 from learner.training.gradients import Gradients
@@ -68,9 +67,7 @@ class Trainer:
             group["lr"] = learning_rate
         self.agent.update_statistics(self.network, batch.unrolls)
         self._ranks.average_buffers(self.network)
-        metrics, priorities = self._gradients.compute(
-            batch.unrolls, batch.importance_weights, progress=progress
-        )
+        metrics, priorities = self._gradients.compute(batch, progress=progress)
         max_norm = self._config.max_grad_norm or float("inf")
         grad_norm = nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
         # One transfer for all scalars, not one each; before the step, which depends on it.
@@ -87,6 +84,11 @@ class Trainer:
         self._metrics.gauge("optimizer/learning_rate", learning_rate)
         return priorities
 
+    @property
+    def acting_part(self) -> nn.Module:
+        """What of the trained network acting reads."""
+        return self.agent.acting_part(self.network)
+
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps besides the weights."""
         return {"optimizer": self._optimizer.state_dict()}
@@ -101,8 +103,8 @@ class Trainer:
         self._gradients.close()
 
     def _report_lag(self, unrolls: Unrolls, learner_step: int) -> None:
-        mask = transitions(unrolls.rows, discount_factor=1.0).mask
-        lags = (learner_step - unrolls.policy_versions[:-1]) * mask
+        mask = transitions(unrolls.steps.rows, discount_factor=1.0).mask
+        lags = (learner_step - unrolls.steps.policy_versions[:-1]) * mask
         num_valid, total, largest = torch.stack([mask.sum(), lags.sum(), lags.max()]).tolist()
         if num_valid:
             self._metrics.mean("policy/lag_mean", total / num_valid, num_valid)

@@ -44,9 +44,9 @@ class ZeroLagCheck:
         """
         if self._version is None:
             return None
-        chosen = (unrolls.policy_versions == self._version).cumprod(dim=0).bool()
+        chosen = (unrolls.steps.policy_versions == self._version).cumprod(dim=0).bool()
         if not chosen.any():
-            if unrolls.policy_versions.min() > self._version:
+            if unrolls.steps.policy_versions.min() > self._version:
                 self._version = None
             return None
         assert _actions_follow(unrolls), "actions are shifted against their rows"
@@ -60,6 +60,6 @@ def _actions_follow(unrolls: Unrolls) -> bool:
 
     Log ratios cannot tell: they take the same action on both sides.
     """
-    rows = unrolls.rows
-    same = rows.previous_actions[1:] == unrolls.actions[:-1]
+    rows = unrolls.steps.rows
+    same = rows.previous_actions[1:] == unrolls.steps.actions[:-1]
     return bool((same | rows.is_first[1:]).all())

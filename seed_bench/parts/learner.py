@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 import torch
 import tyro
-from torch import Tensor, nn
+from torch import nn
 
-from learner.agents.base import Agent
+from learner.agents.base import ActInput, Agent
 from learner.agents.registry import make_agent
 from learner.agents.steps import example_step
 from learner.checkpoint import load_checkpoint
@@ -27,9 +27,8 @@ from learner.config.agent_config import R2D2Config, VTraceConfig
 from learner.config.config_file import load_config
 from learner.config.run_config import RunConfig
 from learner.device.setup import set_up_torch
-from learner.experience.base import Batch
 from learner.networks.torsos import lay_out
-from learner.records import Rows, Unrolls
+from learner.records import Batch, Rows, Steps, Unrolls
 from learner.reporting.metrics import Metrics
 from learner.training.trainer import Trainer
 from seed.errors import SeedError, require
@@ -81,21 +80,18 @@ def measure_forward(args: ForwardArgs) -> dict[str, float]:
     agent = make_agent(spec, config)
     results = {}
     for size in args.batch_sizes:
-        rows, state = random_rows(spec, 1, size), agent.initial_state(size, torch.device("cpu"))
+        state = agent.initial_state(size, torch.device("cpu"))
+        inputs = ActInput(random_rows(spec, 1, size), state, torch.arange(size))
         generator = torch.Generator().manual_seed(0)
-        slots = torch.arange(size)
 
         def act(
-            network: nn.Module,
-            rows: Rows = rows,
-            state: dict[str, Tensor] = state,
-            slots: Tensor = slots,
-            generator: torch.Generator = generator,
+            network: nn.Module, inputs: ActInput = inputs, generator: torch.Generator = generator
         ) -> None:
             with torch.inference_mode():
-                agent.act(network, rows, state, slots=slots, generator=generator)
+                agent.act(network, inputs, generator)
 
-        best_s = _best_layout(agent.build_network().eval(), act, args.seconds)
+        network = agent.acting_part(agent.build_network()).eval()
+        best_s = _best_layout(network, act, args.seconds)
         results[str(size)] = best_s / size
     return results
 
@@ -176,16 +172,15 @@ def random_batch(
     """Returns `size` unrolls to train on, as acting with a fresh network would record them."""
     num_rows = config.num_rows
     rows = random_rows(spec, num_rows, size)
-    step = example_step(spec, agent, agent.build_network())
     outputs = {
         name: x.expand(num_rows, size, *x.shape[2:]).contiguous()
-        for name, x in step.policy_outputs.items()
+        for name, x in example_step(spec, agent).steps.policy_outputs.items()
     }
-    versions = torch.zeros_like(rows.previous_actions)
+    versions = torch.zeros((num_rows, size), dtype=torch.int64)
     state = agent.initial_state(size, torch.device("cpu"))
     weights = torch.ones(size) if isinstance(config, R2D2Config) else None
-    unrolls = Unrolls(rows, rows.previous_actions, outputs, versions, state)
-    return Batch(unrolls, importance_weights=weights)
+    steps = Steps(rows, rows.previous_actions, outputs, versions)
+    return Batch(Unrolls(steps, state), importance_weights=weights)
 
 
 def main(argv: Sequence[str]) -> int:

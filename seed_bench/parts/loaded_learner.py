@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -26,8 +26,7 @@ import torch
 import tyro
 
 from learner.acting.batcher import Batcher
-from learner.acting.inference import InferenceEngine, run_inference
-from learner.acting.inference_thread import make_act
+from learner.acting.inference_thread import InferenceThread
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
 from learner.concurrency.cpu_time import cpu_seconds_of
@@ -37,11 +36,10 @@ from learner.config.presets import PRESETS
 from learner.config.run_config import InferenceConfig
 from learner.device.setup import set_up_torch
 from learner.device.streams import make_streams
+from learner.records import Completed
 from learner.reporting.metrics import Metrics
-from learner.serving.factory import make_server
-from learner.serving.ingress.handle import IngressProcesses
+from learner.service import Acting, Service, ServingConfig
 from learner.serving.limits import Limits
-from learner.serving.reception import Reception
 from learner.weights import PublishedWeights
 from seed import wire
 from seed.errors import SeedError
@@ -79,6 +77,54 @@ class LoadPointArgs:
     """Where the network is: "auto" (CUDA where there is one), "cpu", "cuda", ..."""
 
 
+class _Dropped:
+    """Stands where training would: weights as they were made, and unrolls that nothing keeps."""
+
+    def __init__(self, agent: Agent, device: torch.device) -> None:
+        first, second = (agent.acting_part(agent.build_network()).to(device) for _ in range(2))
+        self.weights = PublishedWeights(first, second, make_streams(device))
+
+    def put(self, completed: Completed) -> None:
+        """Drops them."""
+
+    def stop(self) -> None:
+        """Nothing waits."""
+
+
+class _NullThread:
+    """Answers every request with action 0, and keeps nothing. See `learner.service.Acting`."""
+
+    def __init__(self, learner: "LoadedLearner", batcher: Batcher) -> None:
+        self._learner = learner
+        self._batcher = batcher
+
+    def start(self) -> None:
+        self._thread = start_thread("inference", self._run, self._learner.fail)
+
+    def stop(self) -> None:
+        """It waits for the batcher alone."""
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def _run(self) -> None:
+        metrics = self._learner.metrics
+        clock = metrics.clock("inference")
+        with contextlib.suppress(Stopped):
+            while True:
+                clock.switch("wait")
+                batch = self._batcher.next_batch()
+                clock.switch("forward")
+                for request in batch:
+                    request.reply(np.zeros(request.num_envs, np.int64))
+                now = time.monotonic()
+                latencies_ms = [1000 * (now - request.submitted_at) for request in batch]
+                metrics.percentiles("inference/latency_ms", np.array(latencies_ms))
+                num_envs = sum(request.num_envs for request in batch)
+                metrics.mean("inference/batch_size_mean", num_envs)
+                self._learner.add_env_steps(num_envs)
+
+
 class LoadedLearner:
     """The acting half of a learner, in this process; see `serving`."""
 
@@ -93,96 +139,42 @@ class LoadedLearner:
     ) -> None:
         """Acts on `device`, the CPU by default, and closes batches as a run does, by default."""
         self.metrics = Metrics()
-        self.ingress_pids: list[int] = []
         self.env_steps = 0
         """Answered so far."""
         self.answered = threading.Event()
         self._device = device or torch.device("cpu")
         self._policy: Policy = policy
-        self._task = task
-        self._ingress_processes = ingress_processes
-        self._batcher = batcher or Batcher(InferenceConfig())
         self._failure: BaseException | None = None
-        self._thread: threading.Thread | None = None
-        self._admission = threading.Lock()
+        self._service = Service(
+            ServingConfig(
+                ingress_processes=ingress_processes,
+                limits=Limits(max_envs=sys.maxsize),  # a load is to find them
+            ),
+            name="load",
+            make_task=lambda: task,
+            build=self._build,
+            on_failure=self.fail,
+            metrics=self.metrics,
+            batcher=batcher,
+        )
+
+    @property
+    def ingress_pids(self) -> list[int]:
+        """Ids of the processes that serve."""
+        return self._service.ingress_pids
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[str]:
         """Yields the addresses at which it serves, with commas between; raises afterwards
         what a thread raised."""
         with tempfile.TemporaryDirectory(prefix="seed-load-") as directory:
-            address = f"unix:{directory}/learner.sock"
-            reception = Reception(
-                make_task=lambda: self._task,
-                admit=self._admit,
-                batcher=self._batcher,
-                metrics=self.metrics,
-                limits=Limits(max_envs=sys.maxsize),  # a load is to find them
-            )
-            server = make_server(
-                reception, (address,), self._fail, ingress_processes=self._ingress_processes
-            )
-            addresses = server.start()
-            if isinstance(server, IngressProcesses):
-                self.ingress_pids = server.pids
+            addresses = self._service.start((f"unix:{directory}/learner.sock",))
             try:
                 yield ",".join(addresses)
             finally:
-                server.close()
-                self._batcher.close()
-                if self._thread is not None:
-                    self._thread.join()
+                self._service.close()
         if self._failure is not None:
             raise self._failure
-
-    def _admit(self, spec: EnvSpec) -> str:
-        with self._admission:
-            if self._thread is None:
-                run = self._make_inference(spec)
-                self._thread = start_thread("inference", run, self._fail)
-        return "load"
-
-    def _make_inference(self, spec: EnvSpec) -> Callable[[], None]:
-        if self._policy == "null":
-            return self._answer_all
-        agent, streams = _make_agent(self._policy, spec), make_streams(self._device)
-        networks = [agent.build_network().to(self._device) for _ in range(2)]
-        generator = torch.Generator(self._device).manual_seed(0)
-        act = make_act(spec, agent, generator, InferenceConfig())
-        engine = InferenceEngine(
-            spec=spec,
-            agent=agent,
-            weights=PublishedWeights(networks[0], networks[1], streams),
-            emit=lambda completed: None,
-            counters=self,
-            metrics=self.metrics,
-            device=self._device,
-            generator=generator,
-            act=act,
-        )
-
-        def run() -> None:
-            with streams.acting():
-                act.prepare(networks)
-                run_inference(self._batcher, engine, self.metrics)
-
-        return run
-
-    def _answer_all(self) -> None:
-        clock = self.metrics.clock("inference")
-        with contextlib.suppress(Stopped):
-            while True:
-                clock.switch("wait")
-                batch = self._batcher.next_batch()
-                clock.switch("forward")
-                for request in batch:
-                    request.reply(np.zeros(request.num_envs, np.int64))
-                now = time.monotonic()
-                latencies_ms = [1000 * (now - request.submitted_at) for request in batch]
-                self.metrics.percentiles("inference/latency_ms", np.array(latencies_ms))
-                num_envs = sum(request.num_envs for request in batch)
-                self.metrics.mean("inference/batch_size_mean", num_envs)
-                self.add_env_steps(num_envs)
 
     def add_env_steps(self, count: int) -> None:
         """Counts what the inference thread answered."""
@@ -193,9 +185,27 @@ class LoadedLearner:
     def add_episode(self, episode: wire.Episode, *, is_eval: bool) -> None:
         """Takes no notice."""
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Ends the load because a thread raised `error`."""
         self._failure = self._failure or error
         self.answered.set()
+
+    def _build(self, spec: EnvSpec, batcher: Batcher) -> Acting:
+        if self._policy == "null":
+            return _NullThread(self, batcher)
+        agent = _make_agent(self._policy, spec)
+        return InferenceThread(
+            spec=spec,
+            agent=agent,
+            config=InferenceConfig(),
+            training=_Dropped(agent, self._device),
+            batcher=batcher,
+            counters=self,
+            metrics=self.metrics,
+            device=self._device,
+            rng_seed=0,
+            on_failure=self.fail,
+        )
 
 
 def _make_agent(policy: Policy, spec: EnvSpec) -> Agent:

@@ -56,7 +56,7 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
         observations=(frames,), action=ArraySpec(name="action", dtype="int64", num_values=18)
     )
     agent = R2D2Agent(spec, preset.network, preset.agent)
-    example = example_step(spec, agent, agent.build_network())
+    example = example_step(spec, agent)
     blocks = _random_blocks(example, preset.agent.period + 1, args.num_envs)
     if args.screens is not None:
         blocks = _with_screens(blocks, torch.from_numpy(np.load(args.screens, allow_pickle=False)))
@@ -129,20 +129,17 @@ def _random_blocks(example: Unrolls, num_rows: int, num_envs: int) -> Unrolls:
         # Of the final type at once: no larger tensor's memory is left for the replay to use.
         return torch.randint(0, high, shape, generator=generator, dtype=x.dtype)
 
-    stateless = map_tensors(rows, example._replace(initial_state={}))
     state = {k: x.expand(num_envs, *x.shape[1:]) for k, x in example.initial_state.items()}
-    return stateless._replace(initial_state=state)
+    return Unrolls(map_tensors(rows, example.steps), state)
 
 
 def _with_screens(blocks: Unrolls, screens: Tensor) -> Unrolls:
     """Puts screens [num_rows, num_envs, 84, 84] in the place of noise, in stacks too."""
-    assert screens.shape == blocks.rows.observations[0].shape, "not as many screens as rows"
+    assert screens.shape == blocks.steps.rows.observations[0].shape, "not as many screens as rows"
     (stack,) = [name for name in blocks.initial_state if name.startswith("frames/")]
     stacked = screens[: blocks.initial_state[stack].shape[1]].transpose(0, 1)
-    return blocks._replace(
-        rows=blocks.rows._replace(observations=(screens,)),
-        initial_state=blocks.initial_state | {stack: stacked},
-    )
+    rows = blocks.steps.rows._replace(observations=(screens,))
+    return Unrolls(blocks.steps._replace(rows=rows), blocks.initial_state | {stack: stacked})
 
 
 def _resident_bytes() -> int:

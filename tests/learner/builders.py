@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from learner.acting.batcher import Request
 from learner.config.run_config import NetworkConfig
-from learner.records import Rows, State, Unrolls, map_tensors
+from learner.records import Rows, State, Steps, Unrolls, map_tensors
 from seed.specs import ArraySpec, EnvSpec
 from seed.wire import EnvOutputs
 
@@ -110,32 +110,32 @@ def random_unrolls(
 ) -> Unrolls:
     """Returns unrolls [T + 1, B] as a policy unlike the one being trained made them."""
     leading, num_actions = (num_rows, batch_size), spec.action.num_values
-    return Unrolls(
+    steps = Steps(
         rows=random_rows(spec, num_rows, batch_size, generator),
         actions=torch.randint(num_actions, leading, generator=generator),
         policy_outputs={"logits": torch.randn((*leading, num_actions), generator=generator)},
         policy_versions=torch.randint(10, leading, generator=generator),
-        initial_state=initial_state,
     )
+    return Unrolls(steps, initial_state)
 
 
 def numbered_unrolls(numbers: list[int], num_rows: int = 3) -> Unrolls:
     """Returns one unroll for each number, which fills every tensor of it."""
     values = torch.tensor(numbers).repeat(num_rows, 1)
     flags = values % 2 == 1
-    return Unrolls(
+    steps = Steps(
         rows=Rows((values.float(),), values.float(), values, flags, flags, flags),
         actions=values.clone(),
         policy_outputs={"logits": values.float().unsqueeze(-1)},
         policy_versions=values.clone(),
-        initial_state={"memory": values[0].float().unsqueeze(-1)},
     )
+    return Unrolls(steps, initial_state={"memory": values[0].float().unsqueeze(-1)})
 
 
 def numbers_of(unrolls: Unrolls) -> list[int]:
     """Returns the numbers that `numbered_unrolls` was given; every tensor must agree."""
-    numbers = unrolls.actions[0]
-    expected = numbered_unrolls(numbers.tolist(), len(unrolls.actions))
+    numbers = unrolls.steps.actions[0]
+    expected = numbered_unrolls(numbers.tolist(), unrolls.steps.num_rows)
     for got, wanted in zip(tensors_of(unrolls), tensors_of(expected), strict=True):
         assert torch.equal(got, wanted)
     return numbers.tolist()

@@ -87,8 +87,8 @@ def test_map_tensors_keeps_the_structure() -> None:
     doubled = map_tensors(lambda x, y: x + y, unrolls, unrolls)
     assert type(doubled) is type(unrolls)
     assert type(doubled.rows) is Rows
-    assert torch.equal(doubled.rows.observations[0], 2 * unrolls.rows.observations[0])
-    assert torch.equal(doubled.policy_outputs["logits"], 2 * unrolls.policy_outputs["logits"])
+    assert torch.equal(doubled.rows.observations[0], 2 * unrolls.steps.rows.observations[0])
+    assert torch.equal(doubled.policy_outputs["logits"], 2 * unrolls.steps.policy_outputs["logits"])
     assert torch.equal(doubled.initial_state["memory"], 2 * unrolls.initial_state["memory"])
 
 
@@ -111,7 +111,7 @@ def test_indexed_unrolls_are_copies_of_those_asked_for() -> None:
     """In the order asked for."""
     unrolls = numbered_unrolls([1, 2, 3, 4])
     chosen = index_unrolls(unrolls, torch.tensor([3, 1]))
-    unrolls.actions.fill_(0)
+    unrolls.steps.actions.fill_(0)
     assert numbers_of(chosen) == [4, 2]
 
 

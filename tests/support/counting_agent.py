@@ -7,7 +7,7 @@ it saw, so one row missed, repeated or mixed up changes everything after it.
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import ActOutput
+from learner.agents.base import ActInput, ActOutput
 from learner.networks.frame_stack import stack_frames
 from learner.records import Rows, State
 from tests.support.counting_env import NUM_ACTIONS
@@ -41,17 +41,8 @@ class CountingAgent(FakeAgent):
             "frames": torch.zeros(batch_size, FRAME_STACK - 1, 3, device=device),
         }
 
-    def act(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        slots: Tensor,
-        generator: torch.Generator,
-        greedy: Tensor | None = None,
-    ) -> ActOutput:
-        count, checksum, stacked, frames = step(rows, state)
+    def act(self, network: nn.Module, inputs: ActInput, generator: torch.Generator) -> ActOutput:
+        count, checksum, stacked, frames = step(inputs.rows, inputs.state)
         actions = checksum % NUM_ACTIONS
         outputs = {
             "count": count,

@@ -3,17 +3,16 @@
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import ActOutput, LossOutput
-from learner.records import Rows, State, Unrolls
+from learner.agents.base import ActInput, ActOutput, Agent, LossOutput
+from learner.config.agent_config import VTraceConfig
+from learner.experience.base import Experience, ExperienceContext
+from learner.records import Batch, State, Unrolls
 
 
-class FakeAgent:
-    """Satisfies `learner.agents.base.Agent`.
+class FakeAgent(Agent):
+    """It has no state. A test's own agent overrides what the test is to call; the rest fails."""
 
-    It has no state and takes no notice of batches and updates. Whatever else a test
-    is to call, its own agent overrides; the rest fails, since nobody was to call it.
-    """
-
+    Config = VTraceConfig
     unroll_length = 1
     batch_size = 1
 
@@ -23,36 +22,19 @@ class FakeAgent:
     def initial_state(self, batch_size: int, device: torch.device | str = "cpu") -> State:
         return {}
 
-    def act(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        state: State,
-        *,
-        slots: Tensor,
-        generator: torch.Generator,
-        greedy: Tensor | None = None,
-    ) -> ActOutput:
+    def act(self, network: nn.Module, inputs: ActInput, generator: torch.Generator) -> ActOutput:
         raise AssertionError("no acting expected")
 
-    def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
-        """Takes no notice."""
+    def make_experience(self, context: ExperienceContext) -> Experience:
+        raise AssertionError("no training expected")
 
     def num_valid(self, unrolls: Unrolls) -> Tensor:
         raise AssertionError("no training expected")
 
     def loss(
-        self,
-        network: nn.Module,
-        unrolls: Unrolls,
-        num_valid: Tensor,
-        importance_weights: Tensor | None = None,
-        progress: float = 0.0,
+        self, network: nn.Module, batch: Batch, num_valid: Tensor, progress: float
     ) -> LossOutput:
         raise AssertionError("no training expected")
-
-    def after_update(self, network: nn.Module, learner_step: int) -> None:
-        """Takes no notice."""
 
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
         raise AssertionError("no golden check expected")

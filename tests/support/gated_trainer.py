@@ -17,8 +17,7 @@ from torch import Tensor
 
 import learner.training.process.handle
 from learner.config.run_config import RunConfig
-from learner.experience.base import Batch
-from learner.records import Unrolls, select_unrolls
+from learner.records import Batch, Unrolls, select_unrolls
 from learner.training.process.main import Ends, run_trainer_process
 from learner.training.trainer import Trainer
 from tests.learner.builders import tensors_of

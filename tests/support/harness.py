@@ -5,10 +5,11 @@ Actors are real processes. Waiting is on conditions, never on time.
 """
 
 import contextlib
+import multiprocessing
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,20 +18,20 @@ import torch
 from torch import nn
 
 from learner.acting.batcher import Batcher
-from learner.acting.inference import InferenceEngine, run_inference
-from learner.acting.inference_thread import make_act
+from learner.acting.inference_thread import InferenceThread
+from learner.acting.observers import StepObserver
 from learner.agents.base import Agent
-from learner.concurrency.threads import start_thread
+from learner.agents.steps import example_step
+from learner.concurrency.stopping import Stopped
 from learner.config.run_config import ActorConfig, InferenceConfig
 from learner.records import Completed, Unrolls
 from learner.reporting.counters import Counters
 from learner.reporting.metrics import Metrics
-from learner.serving.factory import make_server
-from learner.serving.ingress.handle import IngressProcesses
+from learner.service import Service, ServingConfig
 from learner.serving.limits import Limits
-from learner.serving.reception import Reception
 from learner.serving.session import Patience
 from learner.serving.task import make_task
+from learner.training.process.unroll_ring import UnrollReader, UnrollWriter, make_unroll_ring
 from learner.weights import PublishedWeights
 from seed.env_config import EnvConfig
 from seed.pb import inference_pb2 as pb
@@ -57,8 +58,46 @@ class TellingBatcher(Batcher):
         self._tell(num_envs)
 
 
+class CollectedUnrolls:
+    """Stands where training would: a test publishes the weights and collects the unrolls.
+
+    With `ring` they pass through the memory and the pipe that lead to a trainer process.
+    """
+
+    def __init__(
+        self, agent: Agent, example: Unrolls, collect: Callable[[Completed], None], *, ring: bool
+    ) -> None:
+        networks = [agent.acting_part(agent.build_network()) for _ in range(2)]
+        self.weights = PublishedWeights(networks[0], networks[1])
+        self._collect = collect
+        self._writer: UnrollWriter | None = None
+        if ring:
+            memory = make_unroll_ring(example, unroll_length=agent.unroll_length, num_places=8)
+            ours, self._theirs = multiprocessing.Pipe()
+            self._writer = UnrollWriter(memory, ours)
+            self._reader = UnrollReader(memory, self._theirs)
+            self._thread = threading.Thread(target=self._receive, daemon=True)
+            self._thread.start()
+
+    def put(self, completed: Completed) -> None:
+        if self._writer is not None:
+            self._writer.put(completed)
+        else:
+            self._collect(completed)
+
+    def stop(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._thread.join()
+
+    def _receive(self) -> None:
+        with contextlib.suppress(Stopped):
+            while True:
+                self._collect(self._reader.get())
+
+
 class ActingHarness:
-    """Serves `make_agent(spec)` on a unix socket in `directory`."""
+    """Serves `make_agent(spec)` on a unix socket in `directory`, by the learner's own service."""
 
     def __init__(
         self,
@@ -69,48 +108,47 @@ class ActingHarness:
         patience: Patience | None = None,
         limits: Limits | None = None,
         ingress_processes: int = 0,
+        *,
+        ring: bool = False,
+        observers: Sequence[StepObserver] = (),
     ) -> None:
         self.address = f"unix:{directory / 'learner.sock'}"
         self.completed: list[Completed] = []
         self.counters = Counters()
         self.networks: dict[int, nn.Module] = {}
-        """Published weights by version."""
-        self._env = env
-        self._make_agent = make_agent
-        self._patience = patience or Patience()
-        self._limits = limits
-        self._inference = inference or InferenceConfig()
-        self._batcher = TellingBatcher(self._inference, self._connected)
-        self._ingress_processes = ingress_processes
+        """Acting parts of published weights by version."""
+        self.num_tasks = 0
+        """Tasks that actors have asked for: one each time that one connects."""
         self.addresses: list[str] = []
         """Where it listens; actors take turns."""
+        self._env = env
+        self._make_agent = make_agent
+        self._inference = inference or InferenceConfig()
+        self._ring = ring
+        self._observers = observers
         self._envs_connected = 0
         self._metrics = Metrics()
         self._changed = threading.Condition()
         self._failure: BaseException | None = None
-        self._weights: PublishedWeights | None = None
-        self._threads: list[threading.Thread] = []
+        self._training: CollectedUnrolls | None = None
         self._actors: list[subprocess.Popen[bytes]] = []
-        self._admission = threading.Lock()
-        self.num_tasks = 0
-        """Tasks that actors have asked for: one each time that one connects."""
+        self._service = Service(
+            ServingConfig(
+                inference=self._inference,
+                ingress_processes=ingress_processes,
+                patience=patience or Patience(),
+                limits=limits or Limits(),
+            ),
+            name="harness",
+            make_task=self._make_task,
+            build=self._build,
+            on_failure=self._fail,
+            metrics=self._metrics,
+            batcher=TellingBatcher(self._inference, self._connected),
+        )
 
     def __enter__(self) -> Self:
-        reception = Reception(
-            make_task=self._make_task,
-            admit=self._admit,
-            batcher=self._batcher,
-            metrics=self._metrics,
-            limits=self._limits,
-        )
-        self._server = make_server(
-            reception,
-            (self.address,),
-            self._fail,
-            patience=self._patience,
-            ingress_processes=self._ingress_processes,
-        )
-        self.addresses = self._server.start()
+        self.addresses = self._service.start((self.address,))
         return self
 
     def __exit__(
@@ -122,10 +160,7 @@ class ActingHarness:
         for actor in self._actors:
             actor.kill()
             actor.wait()
-        self._server.close()
-        self._batcher.close()
-        for thread in self._threads:
-            thread.join()
+        self._service.close()
         if self._failure is not None and exc is None:
             raise self._failure
 
@@ -143,8 +178,7 @@ class ActingHarness:
     @property
     def ingress_pids(self) -> list[int]:
         """Ids of the ingress processes."""
-        assert isinstance(self._server, IngressProcesses)
-        return self._server.pids
+        return self._service.ingress_pids
 
     @property
     def unrolls(self) -> list[Unrolls]:
@@ -152,10 +186,10 @@ class ActingHarness:
         return [completed.unrolls for completed in self.completed]
 
     def publish(self, network: nn.Module, version: int) -> None:
-        """Makes `network` act from the next batch on, as `version`."""
-        assert self._weights is not None, "no actor has connected yet"
+        """Makes an acting part act from the next batch on, as `version`."""
+        assert self._training is not None, "no actor has connected yet"
         self.networks[version] = network
-        self._weights.publish(network, version)
+        self._training.weights.publish(network, version)
 
     def wait_until(self, enough: Callable[[list[Unrolls]], bool]) -> list[Unrolls]:
         """Blocks until `enough` accepts the unrolls completed so far; returns them."""
@@ -209,35 +243,23 @@ class ActingHarness:
             self._env, ActorConfig(envs_per_group=2, num_groups=2), base_seed=self.num_tasks
         )
 
-    def _admit(self, spec: EnvSpec) -> str:
-        with self._admission:
-            if self._weights is None:
-                self._build(spec)
-        return "harness"
-
-    def _build(self, spec: EnvSpec) -> None:
+    def _build(self, spec: EnvSpec, batcher: Batcher) -> InferenceThread:
         torch.manual_seed(0)
         agent = self._make_agent(spec)
-        self._weights = PublishedWeights(agent.build_network(), agent.build_network())
-        self.publish(agent.build_network(), 0)
-        generator = torch.Generator().manual_seed(0)
-        act = make_act(spec, agent, generator, self._inference)
-        act.prepare(self._weights.copies.networks)
-        engine = InferenceEngine(
+        self._training = CollectedUnrolls(
+            agent, example_step(spec, agent), self._emit, ring=self._ring
+        )
+        self.publish(agent.acting_part(agent.build_network()), 0)
+        return InferenceThread(
             spec=spec,
             agent=agent,
-            weights=self._weights,
-            emit=self._emit,
+            config=self._inference,
+            training=self._training,
+            batcher=batcher,
             counters=self.counters,
             metrics=self._metrics,
             device=torch.device("cpu"),
-            generator=generator,
-            act=act,
-        )
-        self._threads.append(
-            start_thread(
-                "inference",
-                lambda: run_inference(self._batcher, engine, self._metrics),
-                self._fail,
-            )
+            rng_seed=0,
+            on_failure=self._fail,
+            observers=self._observers,
         )

@@ -12,8 +12,7 @@ import torch
 from learner.concurrency.stopping import Stopped
 from learner.concurrency.threads import start_thread
 from learner.experience.replay.replay import Replay, ReplayBatch
-from learner.experience.replay.sequence_store import flatten
-from learner.records import map_tensors
+from learner.records import map_tensors, tensors_of
 
 
 class BatchLoader:
@@ -56,7 +55,7 @@ class BatchLoader:
             # Their memory must not be given to the next batch before the trainer's stream
             # is through with this one.
             reader = torch.cuda.current_stream(self._device)
-            for tensor in (batch.importance_weights, *flatten(batch.unrolls).values()):
+            for tensor in (batch.importance_weights, *tensors_of(batch.unrolls)):
                 tensor.record_stream(reader)
         return batch
 

@@ -219,7 +219,7 @@ class Replay:
             self._check_fits(needed)
             _LOG.info("replay: %s sequences, %.1f GiB", capacity, needed / GIB)
             return
-        if not any(is_compressible(x.dtype) for x in example.rows.observations):
+        if not any(is_compressible(x.dtype) for x in example.steps.rows.observations):
             wanted = "none where no observation is uint8"
             raise ConfigError(expected("replay_compression", wanted, compression))
         at_most = "replay: %s sequences, at most %.1f GiB, mostly far less compressed with %s"

@@ -10,46 +10,39 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from learner.agents.r2d2 import R2D2Agent
 from learner.checkpoint import load_replay
 from learner.config.agent_config import R2D2Config
-from learner.experience.base import Batch
+from learner.experience.base import Experience, ExperienceContext, Sample
 from learner.experience.replay.loader import BatchLoader
 from learner.experience.replay.memory import GIB, available_memory_bytes
 from learner.experience.replay.replay import Replay
-from learner.records import Completed, Unrolls
+from learner.records import Batch, Completed, Unrolls
 from seed.errors import CheckpointError
 
 _LOG = logging.getLogger(__name__)
 
 
-class ReplayedSequences:
+class ReplayedSequences(Experience):
     """Blocks of rows go into the replay, sampled batches come out of a loader."""
 
     def __init__(
         self,
-        agent: R2D2Agent,
         config: R2D2Config,
+        context: ExperienceContext,
         *,
-        example: Unrolls,
-        num_slots: int,
-        device: torch.device,
-        rng_seed: int,
-        on_failure: Callable[[BaseException], None],
+        initial_priorities: Callable[[Unrolls], Tensor],
         available_bytes: int | None = None,
     ) -> None:
         """Says what memory the replay will take.
 
         Args:
-          agent: gives sequences their first priorities.
-          config: see there.
-          example: a row [1, 1, ...] as acting stores it.
-          num_slots: environments to expect: those of one actor. More take the room of
-            their unfinished sequences out of the capacity.
-          device: where batches are wanted.
-          rng_seed: of the sampling.
-          on_failure: takes what the loading thread raised.
-          available_bytes: of memory; None: look.
+          config: lengths of sequences, sizes of batches and of the replay.
+          context: an example row, the device of batches, the seed of sampling. Environments
+            beyond its `num_slots` take the room of their unfinished sequences out of the
+            capacity.
+          initial_priorities: returns float32 [B] of sequences not trained on yet; see
+            `Replay`.
+          available_bytes: of memory; None: what the machine has left.
 
         Raises:
           ConfigError: the replay would not fit into memory.
@@ -60,14 +53,14 @@ class ReplayedSequences:
             num_rows=config.num_rows,
             period=config.period,
             batch_size=config.batch_size,
-            num_slots=num_slots,
-            initial_priorities=agent.initial_priorities,
-            rng_seed=rng_seed,
+            num_slots=context.num_slots,
+            initial_priorities=initial_priorities,
+            rng_seed=context.rng_seed,
         )
         if available_bytes is None:
             available_bytes = available_memory_bytes()
-        self._replay.check_memory(example, available_bytes)
-        self._loader = BatchLoader(self._replay, device, on_failure=on_failure)
+        self._replay.check_memory(context.example, available_bytes)
+        self._loader = BatchLoader(self._replay, context.device, on_failure=context.on_failure)
         self._newest: Unrolls | None = None
         self._was_left_out = False
 
@@ -97,14 +90,15 @@ class ReplayedSequences:
         self._newest = completed.unrolls
         self._replay.insert(completed)
 
-    def next_batch(self) -> Batch:
+    def next_batch(self) -> Sample:
         sampled = self._loader.get()
         newest, self._newest = self._newest, None
-        return Batch(sampled.unrolls, newest, sampled.importance_weights, source=sampled)
+        batch = Batch(sampled.unrolls, sampled.importance_weights)
+        return Sample(batch, newest, source=sampled)
 
-    def trained(self, batch: Batch, priorities: Tensor | None) -> None:
+    def trained(self, sample: Sample, priorities: Tensor | None) -> None:
         assert priorities is not None, "the loss of a replayed batch tells its priorities"
-        sampled = batch.source
+        sampled = sample.source
         self._replay.update_priorities(sampled.heads, sampled.generations, priorities)
 
     def report(self) -> dict[str, float]:

@@ -21,13 +21,8 @@ from learner.experience.replay.blocks import (
     is_compressible,
     saved_shape,
 )
-from learner.records import Rows, Unrolls
+from learner.records import INITIAL_STATE, OBSERVATIONS, STEPS, Unrolls, flatten, unflatten
 from seed.errors import ConfigError, expected
-
-_INITIAL_STATE = "initial_state/"
-_OBSERVATIONS = "observations/"
-_POLICY_OUTPUTS = "policy_outputs/"
-_ROW_FIELDS = tuple(field for field in Rows._fields if field != "observations")
 
 
 class SequenceStore:
@@ -111,7 +106,7 @@ class SequenceStore:
 
         The last row of each is left out: it is the first of the slot's next block.
         """
-        assert len(unrolls.actions) == self._period + 1, "unrolls are not as long as blocks"
+        assert unrolls.steps.num_rows == self._period + 1, "unrolls are not as long as blocks"
         leaves = flatten(unrolls)
         if not self._leaves:
             self._leaves = {
@@ -164,7 +159,7 @@ class SequenceStore:
 
     def gather_outcomes(self, heads: np.ndarray) -> Unrolls:
         """As `gather`, without observations and initial state: nearly all of the bytes."""
-        names = [n for n in self._leaves if not n.startswith(_OBSERVATIONS) and not _is_state(n)]
+        names = [n for n in self._leaves if not n.startswith(OBSERVATIONS) and not _is_state(n)]
         return self._gather({name: self._leaves[name] for name in names}, heads, False)
 
     def state_dict(self) -> dict[str, Tensor | int]:
@@ -194,13 +189,18 @@ class SequenceStore:
           int64 [n]: for each position that is filled now, where `state` has it.
 
         Raises:
-          ValueError: blocks or sequences are of another length; nothing has changed.
+          ValueError: blocks or sequences are of another length, or an earlier version named
+            the leaves otherwise; nothing has changed.
         """
         for name, wanted in (("num_rows", self._num_rows), ("period", self._period)):
             if state.get(name) != wanted:
                 raise ValueError(expected(f"replay {name}", wanted, state.get(name)))
+        leaves = _by_leaf(state)
+        for name in leaves:
+            if not name.startswith((STEPS, INITIAL_STATE)):
+                raise ValueError(expected("replay", f"leaves named {STEPS}...", name))
         order = self._load_links(state)
-        for name, parts in _by_leaf(state).items():
+        for name, parts in leaves.items():
             self._leaves[name] = self._make_blocks(*saved_shape(parts))
             self._leaves[name].load_state_dict(parts, order)
         return order
@@ -278,40 +278,8 @@ class SequenceStore:
         return Where(np.stack(blocks), self._num_rows)
 
 
-def flatten(unrolls: Unrolls) -> dict[str, Tensor]:
-    """Returns every tensor of a record by a name of its own."""
-    rows = unrolls.rows
-    return {
-        **{f"{_OBSERVATIONS}{index}": x for index, x in enumerate(rows.observations)},
-        **{name: getattr(rows, name) for name in _ROW_FIELDS},
-        "actions": unrolls.actions,
-        **{f"{_POLICY_OUTPUTS}{name}": x for name, x in unrolls.policy_outputs.items()},
-        "policy_versions": unrolls.policy_versions,
-        **{f"{_INITIAL_STATE}{name}": x for name, x in unrolls.initial_state.items()},
-    }
-
-
-def unflatten(leaves: dict[str, Tensor]) -> Unrolls:
-    """Returns the record that `flatten` took apart, or as much of it as `leaves` has."""
-
-    def below(prefix: str) -> dict[str, Tensor]:
-        return {k.removeprefix(prefix): x for k, x in leaves.items() if k.startswith(prefix)}
-
-    observations = below(_OBSERVATIONS)
-    return Unrolls(
-        rows=Rows(
-            observations=tuple(observations[str(index)] for index in range(len(observations))),
-            **{name: leaves[name] for name in _ROW_FIELDS},
-        ),
-        actions=leaves["actions"],
-        policy_outputs=below(_POLICY_OUTPUTS),
-        policy_versions=leaves["policy_versions"],
-        initial_state=below(_INITIAL_STATE),
-    )
-
-
 def _is_state(name: str) -> bool:
-    return name.startswith(_INITIAL_STATE)
+    return name.startswith(INITIAL_STATE)
 
 
 def _by_leaf(state: dict[str, Any]) -> dict[str, dict[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""The learner process's handle on the trainer process. Looks like a `Training`."""
+"""The learner process's end of training in a process of its own. See `Training`."""
 
 import contextlib
 import logging
@@ -7,18 +7,16 @@ import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
-from pathlib import Path
 from typing import Any
 
+from learner.agents.base import Agent
+from learner.checkpoint import Checkpoint
 from learner.concurrency.calls import Caller, OtherProcessError, serve_calls
 from learner.concurrency.stopping import Stopped
-from learner.config.run_config import RunConfig
 from learner.records import Completed
-from learner.reporting.progress import Progress
-from learner.training.local import LearnerHooks
+from learner.training.base import TrainingSetup
 from learner.training.process.main import Ends, SharedMemory, run_trainer_process
 from learner.training.process.unroll_ring import UnrollWriter
-from learner.training.ranks import Ranks
 from learner.weights import PublishedWeights
 from seed.logs import take_record
 from seed.specs import EnvSpec
@@ -27,25 +25,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class TrainerProcess:
-    """Starts with the learner, so that it is ready when the first actor is.
-
-    `build` and `start` come once, from the thread that admits the first actor; `put` is
-    the inference thread's, the rest the main thread's.
-    """
+    """Starts with the learner, so that it is ready when the first actor is."""
 
     weights: PublishedWeights
-    """Set by `build`."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        *,
-        progress: Progress,
-        ranks: Ranks,
-        checkpoint_dir: Path,
-        hooks: LearnerHooks,
-    ) -> None:
-        """Starts the process; see `Training` for the arguments."""
+    def __init__(self, setup: TrainingSetup) -> None:
+        """Starts the process."""
+        hooks = setup.hooks
         self._on_failure = hooks.on_failure
         self._is_closing = False
         self._last_report: dict[str, float] = {}
@@ -55,10 +41,12 @@ class TrainerProcess:
         served_events, events = context.Pipe()
         self._unrolls, read_unrolls = context.Pipe()
         self._weights_lock = context.Lock()
-        ends = Ends(served_calls, events, read_unrolls, self._weights_lock, progress, ranks)
+        ends = Ends(
+            served_calls, events, read_unrolls, self._weights_lock, setup.progress, setup.ranks
+        )
         self._process = context.Process(
             target=run_trainer_process,
-            args=(config, checkpoint_dir, ends),
+            args=(setup.config, setup.checkpoint_dir, ends),
             name="trainer",
             daemon=True,
         )
@@ -80,18 +68,18 @@ class TrainerProcess:
         )
         self._events.start()
 
-    def build(self, spec: EnvSpec, checkpoint: Path | None) -> None:
-        """Lets the process build its `Training`, and raises what that raises."""
-        shared: SharedMemory = self._call("build", spec, checkpoint)
+    def build(self, spec: EnvSpec, agent: Agent, checkpoint: Checkpoint | None) -> None:
+        """See `Training`; the process makes an agent of its own."""
+        del agent
+        path = None if checkpoint is None else checkpoint.path
+        shared: SharedMemory = self._call("build", spec, path)
         self._writer = UnrollWriter(shared.ring, self._unrolls)
         self.weights = PublishedWeights.attach(shared.weights, self._weights_lock)
 
     def start(self) -> None:
-        """Starts training."""
         self._call("start")
 
     def put(self, completed: Completed) -> None:
-        """Hands over unrolls; may block, which pauses acting. Raises Stopped."""
         self._writer.put(completed)
 
     def report(self) -> dict[str, float]:
@@ -103,7 +91,6 @@ class TrainerProcess:
             return report
 
     def stop(self) -> None:
-        """Ends training; whoever waits in `put` is told."""
         self.weights.close()
         try:
             self._call("stop")
@@ -123,7 +110,6 @@ class TrainerProcess:
             raise OtherProcessError("the trainer process ended before it could save") from error
 
     def close(self) -> None:
-        """Ends the process."""
         self._is_closing = True
         self._last_report = self.report()
         with contextlib.suppress(Stopped):

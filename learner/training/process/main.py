@@ -1,4 +1,4 @@
-"""The trainer process: a `Training`, and the calls by which the learner process uses it.
+"""The trainer process: a `LocalTraining`, and the calls by which the learner process uses it.
 
 The process ends when its parent is done with it, or dies. Signals are the parent's
 to answer: in a terminal Ctrl-C reaches both.
@@ -21,7 +21,8 @@ from learner.config.run_config import RunConfig
 from learner.device.setup import set_up_torch
 from learner.reporting.metrics import Metrics
 from learner.reporting.progress import Progress
-from learner.training.local import LearnerHooks, Training
+from learner.training.base import LearnerHooks, TrainingSetup
+from learner.training.local import LocalTraining
 from learner.training.process.unroll_ring import UnrollReader, UnrollRing, make_unroll_ring
 from learner.training.ranks import Ranks
 from learner.weights import WeightCopies
@@ -57,21 +58,21 @@ def run_trainer_process(config: RunConfig, checkpoint_dir: Path, ends: Ends) -> 
     """Serves the learner process until that is done."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    trainer = _TrainerProcess(config, checkpoint_dir, ends)
+    training = _Training(config, checkpoint_dir, ends)
     serve_calls(
         ends.calls,
         {
-            "build": trainer.build,
-            "start": trainer.start,
-            "report": trainer.report,
-            "stop": trainer.stop,
-            "save": trainer.save,
-            "close": trainer.close,
+            "build": training.build,
+            "start": training.start,
+            "report": training.report,
+            "stop": training.stop,
+            "save": training.save,
+            "close": training.close,
         },
     )
 
 
-class _TrainerProcess:
+class _Training:
     """The functions that the learner process calls, on the main thread."""
 
     def __init__(self, config: RunConfig, checkpoint_dir: Path, ends: Ends) -> None:
@@ -80,71 +81,55 @@ class _TrainerProcess:
         self._ends = ends
         self._events = Caller(ends.events)
         self._metrics = Metrics()
-        self._training: Training | None = None
         forward_log(lambda record: self._tell("log", record))
         learner = config.learner
         self._device = set_up_torch(
             "cpu", torch_threads=learner.torch_threads, train_threads=learner.train_threads
         )
+        hooks = LearnerHooks(
+            acting_state=lambda: self._events("acting_state"),
+            on_finished=lambda: self._tell("finished"),
+            on_failure=self._fail,
+        )
+        setup = TrainingSetup(config, ends.progress, ends.ranks, checkpoint_dir, hooks)
+        self._training = LocalTraining(setup, self._metrics, self._device)
 
     def build(self, spec: EnvSpec, checkpoint: Path | None) -> SharedMemory:
-        """Builds the training for an environment; see `Training` for what it raises."""
+        """Builds the training for an environment; raises what that raises."""
         agent = make_agent(spec, self._config)
-        self._training = Training(
-            spec=spec,
-            agent=agent,
-            config=self._config,
-            progress=self._ends.progress,
-            ranks=self._ends.ranks,
-            metrics=self._metrics,
-            device=self._device,
-            checkpoint_dir=self._checkpoint_dir,
-            checkpoint=load_checkpoint(checkpoint) if checkpoint is not None else None,
-            hooks=LearnerHooks(
-                acting_state=lambda: self._events("acting_state"),
-                on_finished=lambda: self._tell("finished"),
-                on_failure=self._fail,
-            ),
-        )
-        example = example_step(spec, agent, agent.build_network())
+        loaded = load_checkpoint(checkpoint) if checkpoint is not None else None
+        self._training.build(spec, agent, loaded)
+        example = example_step(spec, agent)
         ring = make_unroll_ring(example, unroll_length=agent.unroll_length, num_places=RING_PLACES)
         self._reader = UnrollReader(ring, self._ends.unrolls)
         return SharedMemory(ring, self._training.weights.share(self._ends.weights_lock))
 
     def start(self) -> None:
         """Starts all threads."""
-        self._built.start()
+        self._training.start()
         start_thread("receiver", self._receive, self._fail)
 
     def report(self) -> dict[str, float]:
         """Returns what was measured since the last report, and metrics of the moment."""
-        if self._training is None:
-            return {}
         return self._metrics.drain() | self._training.report()
 
     def stop(self) -> None:
-        """Ends the threads; a writer of unrolls that waits is told by the receiver."""
-        self._built.weights.close()
-        self._built.stop()
+        """Ends the threads; the receiver tells a writer of unrolls that waits."""
+        self._training.weights.close()
+        self._training.stop()
 
     def save(self) -> None:
         """Writes a checkpoint. Raises CheckpointError."""
-        self._built.save()
+        self._training.save()
 
     def close(self) -> None:
         """Ends what is left, before the process does."""
-        if self._training is not None:
-            self._training.close()
-
-    @property
-    def _built(self) -> Training:
-        assert self._training is not None, "built before anything else is asked for"
-        return self._training
+        self._training.close()
 
     def _receive(self) -> None:
         try:
             while True:
-                self._built.put(self._reader.get())
+                self._training.put(self._reader.get())
         except Stopped:
             # Here alone: closing a connection twice at once could close another's.
             self._reader.close()

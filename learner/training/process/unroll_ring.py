@@ -39,16 +39,14 @@ def make_unroll_ring(example: Unrolls, *, unroll_length: int, num_places: int) -
     def shared(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return torch.zeros(shape, dtype=dtype).share_memory_()
 
-    unrolls = map_tensors(
-        lambda x: shared((unroll_length + 1, num_places, *x.shape[2:]), x.dtype),
-        example._replace(initial_state={}),
+    steps = map_tensors(
+        lambda x: shared((unroll_length + 1, num_places, *x.shape[2:]), x.dtype), example.steps
     )
-    state = {
-        name: shared((num_places, *x.shape[1:]), x.dtype)
-        for name, x in example.initial_state.items()
-    }
+    state = map_tensors(
+        lambda x: shared((num_places, *x.shape[1:]), x.dtype), example.initial_state
+    )
     return UnrollRing(
-        unrolls._replace(initial_state=state),
+        Unrolls(steps, state),
         slots=shared((num_places,), torch.int64),
         follows=shared((num_places,), torch.bool),
     )

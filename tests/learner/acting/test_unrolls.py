@@ -127,7 +127,7 @@ def test_unroll_shares_one_row_with_the_next() -> None:
     store.grow(2)
     steps = [random_step(1, generator) for _ in range(9)]
     first, second = filled(store, [1], steps)
-    assert first.actions.shape == second.actions.shape == (5, 1)
+    assert first.steps.actions.shape == second.steps.actions.shape == (5, 1)
     shared = time_slice(first, slice(4, 5))._replace(initial_state={})
     assert_same(shared, time_slice(second, slice(0, 1))._replace(initial_state={}))
     for t, step in enumerate(steps[4:]):
@@ -233,7 +233,7 @@ def test_store_keeps_no_reference_to_what_it_was_given() -> None:
             held.copy_(new)
         completed = store.append(np.array([0]), buffers)
     assert completed is not None
-    assert completed.unrolls.actions.flatten().tolist() == [1, 2, 3]
+    assert completed.unrolls.steps.actions.flatten().tolist() == [1, 2, 3]
     assert completed.unrolls.initial_state["memory"].flatten().tolist() == [1]
 
 

@@ -67,8 +67,8 @@ def loss_of(agent: R2D2Agent, network: nn.Module, unrolls: Unrolls) -> LossOutpu
 
 def as_seen(agent: R2D2Agent, unrolls: Unrolls) -> Rows:
     """Returns all rows with the rewards that networks are to see."""
-    scaled = agent.config.reward_scale * unrolls.rows.rewards
-    return unrolls.rows._replace(rewards=rescale(scaled, agent.config.rescale_epsilon))
+    scaled = agent.config.reward_scale * unrolls.steps.rows.rewards
+    return unrolls.steps.rows._replace(rewards=rescale(scaled, agent.config.rescale_epsilon))
 
 
 def one_long_unroll(agent: R2D2Agent, network: nn.Module, unrolls: Unrolls) -> Tensor:
@@ -91,7 +91,7 @@ def two_unrolls(agent: R2D2Agent, network: nn.Module, unrolls: Unrolls) -> Tenso
 
 def without_starts(unrolls: Unrolls) -> Unrolls:
     """Returns the sequences with no first row: every step is valid, every state is kept."""
-    rows = unrolls.rows._replace(is_first=torch.zeros_like(unrolls.rows.is_first))
+    rows = unrolls.steps.rows._replace(is_first=torch.zeros_like(unrolls.steps.rows.is_first))
     return unrolls._replace(rows=rows)
 
 
@@ -100,7 +100,7 @@ def literal_target(
 ) -> Tensor:
     """Returns h(G_t) of trained row t by the specification's sum, float64."""
     config = agent.config
-    rows = map_tensors(lambda x: x[BURN_IN:, b], unrolls.rows)
+    rows = map_tensors(lambda x: x[BURN_IN:, b], unrolls.steps.rows)
 
     def bootstrap(row: int) -> float:
         value = target[row, b, online[row, b].argmax()]
@@ -125,9 +125,9 @@ def literal_td_errors(
     errors: list[list[Tensor]] = [[] for _ in range(B)]
     for b in range(B):
         for t in range(L):
-            if unrolls.rows.is_first[BURN_IN + t + 1, b]:
+            if unrolls.steps.rows.is_first[BURN_IN + t + 1, b]:
                 continue
-            chosen = online[t, b, unrolls.actions[BURN_IN + t, b]]
+            chosen = online[t, b, unrolls.steps.actions[BURN_IN + t, b]]
             errors[b].append(literal_target(agent, unrolls, online, target, t, b) - chosen)
     return errors
 
@@ -223,8 +223,8 @@ def test_what_is_reported_are_means_over_the_valid_steps_of_each_sequence() -> N
     output = agent.loss(network, unrolls, agent.num_valid(unrolls), WEIGHTS)
     online, target = (one_long_unroll(agent, x, unrolls) for x in (network.online, network.target))
     errors = literal_td_errors(agent, unrolls, online, target)
-    valid = ~unrolls.rows.is_first[BURN_IN + 1 :]
-    actions = unrolls.actions[BURN_IN:-1].unsqueeze(-1)
+    valid = ~unrolls.steps.rows.is_first[BURN_IN + 1 :]
+    actions = unrolls.steps.actions[BURN_IN:-1].unsqueeze(-1)
     taken = online[:-1].gather(-1, actions).squeeze(-1)
     assert output.priorities is not None
     expected = {
@@ -242,7 +242,7 @@ def test_batch_without_a_valid_step_teaches_nothing() -> None:
     """No NaN in the loss, in its gradient, or in what is reported; and never drawn again."""
     agent, network = make_agent_and_network()
     unrolls = sequences_for(agent)
-    rows = unrolls.rows._replace(is_first=torch.ones_like(unrolls.rows.is_first))
+    rows = unrolls.steps.rows._replace(is_first=torch.ones_like(unrolls.steps.rows.is_first))
     output = loss_of(agent, network, unrolls._replace(rows=rows))
     assert output.loss.item() == 0
     assert all(not gradient.any() for gradient in gradients(network, output.loss))
@@ -279,7 +279,7 @@ def test_target_network_is_copied_every_so_many_updates() -> None:
     unrolls = sequences_for(agent)
     agent.update_statistics(network, unrolls)
     mean = network.online.state_dict()["torsos.0.image.center.mean"][0]
-    torch.testing.assert_close(mean, unrolls.rows.observations[0][0].float().mean(0))
+    torch.testing.assert_close(mean, unrolls.steps.rows.observations[0][0].float().mean(0))
     with_random_weights(network.online)
     where = [x.data_ptr() for x in network.target.state_dict().values()]
     for learner_step in (1, 2, 3, 5):
@@ -297,7 +297,7 @@ def acted_sequences(agent: R2D2Agent, network: nn.Module) -> Unrolls:
     unrolls, generator = sequences_for(agent), seeded(3)
     state, q_values, actions = unrolls.initial_state, [], []
     for t in range(NUM_ROWS):
-        row = map_tensors(lambda x, t=t: x[t : t + 1], unrolls.rows)
+        row = map_tensors(lambda x, t=t: x[t : t + 1], unrolls.steps.rows)
         acted = agent.act(network, row, state, slots=torch.arange(B), generator=generator)
         state = acted.state
         q_values.append(acted.policy_outputs["q"])
@@ -312,7 +312,7 @@ def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
     """Row by row with states carried, against one unroll; and not for other weights."""
     agent, network = make_agent_and_network(name)
     unrolls = acted_sequences(agent, network)
-    assert unrolls.rows.is_first.any()
+    assert unrolls.steps.rows.is_first.any()
     ratios = agent.log_ratios(network, unrolls)
     assert ratios.shape == (NUM_ROWS, B)
     assert ratios.abs().max() < 1e-5
@@ -328,7 +328,7 @@ def test_first_priorities_are_those_of_the_loss_for_weights_that_acted(name: str
     agent, network = make_agent_and_network(name)
     network.update_target()
     unrolls = acted_sequences(agent, network)
-    blind = unrolls._replace(rows=unrolls.rows._replace(observations=()), initial_state={})
+    blind = unrolls._replace(rows=unrolls.steps.rows._replace(observations=()), initial_state={})
     got = agent.initial_priorities(blind)
     assert got.dtype == torch.float32
     expected = loss_of(agent, network, unrolls).priorities

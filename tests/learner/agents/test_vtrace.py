@@ -36,7 +36,7 @@ SLOTS = torch.arange(B)
 
 def without_starts(unrolls: Unrolls) -> Unrolls:
     """Returns the unrolls with no first row: every step is valid."""
-    rows = unrolls.rows._replace(is_first=torch.zeros_like(unrolls.rows.is_first))
+    rows = unrolls.steps.rows._replace(is_first=torch.zeros_like(unrolls.steps.rows.is_first))
     return unrolls._replace(rows=rows)
 
 
@@ -48,7 +48,7 @@ def test_statistics_take_note_of_the_batch() -> None:
     agent.update_statistics(network, unrolls)
     buffers = dict(network.named_buffers())
     (name,) = (name for name in buffers if name.endswith("mean"))
-    expected = unrolls.rows.observations[0][0].float().mean(0)
+    expected = unrolls.steps.rows.observations[0][0].float().mean(0)
     torch.testing.assert_close(buffers[name][0], expected)
 
 
@@ -59,7 +59,7 @@ def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
     unrolls, generator = unrolls_for(agent), seeded(3)
     state, outputs, actions = agent.initial_state(B, CPU), [], []
     for t in range(T + 1):
-        row = map_tensors(lambda x, t=t: x[t : t + 1], unrolls.rows)
+        row = map_tensors(lambda x, t=t: x[t : t + 1], unrolls.steps.rows)
         acted = agent.act(network, row, state, slots=SLOTS, generator=generator)
         state = acted.state
         outputs.append(acted.policy_outputs["logits"])
@@ -90,8 +90,8 @@ def test_greedy_environments_take_the_likeliest_action_and_others_sample() -> No
     assert mixed.actions.dtype == torch.int64
     likeliest = mixed.policy_outputs["logits"].argmax(-1)
     assert torch.equal(mixed.actions[greedy], likeliest[greedy])
-    assert torch.equal(mixed.actions[~greedy], sampled.actions[~greedy])
-    assert not torch.equal(sampled.actions[greedy], likeliest[greedy])
+    assert torch.equal(mixed.actions[~greedy], sampled.steps.actions[~greedy])
+    assert not torch.equal(sampled.steps.actions[greedy], likeliest[greedy])
 
 
 def test_actions_are_drawn_from_the_policy() -> None:
@@ -116,7 +116,7 @@ def test_network_sees_scaled_and_clipped_rewards() -> None:
     unrolls = without_starts(unrolls_for(agent))
 
     def logits(reward: float) -> Tensor:
-        rows = unrolls.rows._replace(rewards=torch.full((T + 1, B), reward))
+        rows = unrolls.steps.rows._replace(rewards=torch.full((T + 1, B), reward))
         row = map_tensors(lambda x: x[:1], rows)
         acted = agent.act(network, row, {}, slots=SLOTS, generator=seeded())
         seen = row._replace(rewards=torch.full((1, B), min(max(0.1 * reward, -1.0), 2.0)))

@@ -40,8 +40,8 @@ def literal_targets(
     config: VTraceConfig, unrolls: Unrolls, logits: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns value targets, advantages and mask [T, B]: the paper's sums, one by one."""
-    rows, actions = unrolls.rows, unrolls.actions.numpy()
-    behaviour = log_softmax(unrolls.policy_outputs["logits"].double().numpy())
+    rows, actions = unrolls.steps.rows, unrolls.steps.actions.numpy()
+    behaviour = log_softmax(unrolls.steps.policy_outputs["logits"].double().numpy())
     target = log_softmax(logits)
     targets, advantages = np.zeros((T + 1, B)), np.zeros((T, B))
     mask = np.zeros((T, B))
@@ -72,10 +72,10 @@ def literal_targets(
 def literal_loss(agent: VTraceAgent, network: nn.Module, unrolls: Unrolls) -> Tensor:
     """Returns the summed loss in float64, with its gradient."""
     config = agent.config
-    seen = (unrolls.rows.rewards * config.reward_scale).clamp(
+    seen = (unrolls.steps.rows.rewards * config.reward_scale).clamp(
         config.reward_clip_min, config.reward_clip_max
     )
-    output, _ = network(unrolls.rows._replace(rewards=seen), unrolls.initial_state)
+    output, _ = network(unrolls.steps.rows._replace(rewards=seen), unrolls.initial_state)
     logits, values = output.logits.double(), output.values.double()
     targets, advantages, mask = literal_targets(
         config, unrolls, logits.detach().numpy(), values.detach().numpy()
@@ -85,7 +85,7 @@ def literal_loss(agent: VTraceAgent, network: nn.Module, unrolls: Unrolls) -> Te
     for t in range(T):
         for b in range(B):
             if mask[t, b]:
-                chosen = log_probs[t, b, unrolls.actions[t, b]]
+                chosen = log_probs[t, b, unrolls.steps.actions[t, b]]
                 entropy = -(log_probs[t, b].exp() * log_probs[t, b]).sum()
                 error = targets[t, b] - values[t, b]
                 loss = loss - chosen * advantages[t, b] - config.entropy_cost * entropy
@@ -95,7 +95,7 @@ def literal_loss(agent: VTraceAgent, network: nn.Module, unrolls: Unrolls) -> Te
 
 def num_valid(unrolls: Unrolls) -> int:
     """Returns the number of steps that were taken."""
-    return int((~unrolls.rows.is_first[1:]).sum())
+    return int((~unrolls.steps.rows.is_first[1:]).sum())
 
 
 def gradients(network: nn.Module, loss: Tensor) -> list[Tensor]:
@@ -182,14 +182,14 @@ def test_row_before_a_first_row_is_learned_from_only_as_bootstrap() -> None:
     agent, network = make_agent_and_network()
     unrolls = unrolls_for(agent)
     expected = loss_of(agent, network, unrolls).loss
-    reset = unrolls.rows.is_first[1:]
-    rewards, actions = unrolls.rows.rewards.clone(), unrolls.actions.clone()
-    logits = unrolls.policy_outputs["logits"].clone()
+    reset = unrolls.steps.rows.is_first[1:]
+    rewards, actions = unrolls.steps.rows.rewards.clone(), unrolls.steps.actions.clone()
+    logits = unrolls.steps.policy_outputs["logits"].clone()
     rewards[1:][reset] = 99.0
     actions[:-1][reset] = (actions[:-1][reset] + 1) % NUM_ACTIONS
     logits[:-1][reset] = logits[:-1][reset].flip(-1)
     other = unrolls._replace(
-        rows=unrolls.rows._replace(rewards=rewards),
+        rows=unrolls.steps.rows._replace(rewards=rewards),
         actions=actions,
         policy_outputs={"logits": logits},
     )
@@ -200,7 +200,7 @@ def test_nothing_is_learned_from_the_last_action() -> None:
     """The last row only bootstraps; its action is row 0 of the next unroll."""
     agent, network = make_agent_and_network()
     unrolls = unrolls_for(agent)
-    actions = unrolls.actions.clone()
+    actions = unrolls.steps.actions.clone()
     actions[-1] = (actions[-1] + 1) % NUM_ACTIONS
     other = unrolls._replace(actions=actions)
     assert torch.equal(loss_of(agent, network, other).loss, loss_of(agent, network, unrolls).loss)
@@ -214,7 +214,7 @@ def test_batch_without_a_valid_step_teaches_nothing(
     """No NaN in the loss, in its gradient, or in what is reported."""
     agent, network = make_agent_and_network(loss_reduction=reduction, entropy_target=entropy_target)
     unrolls = unrolls_for(agent)
-    rows = unrolls.rows._replace(is_first=torch.ones_like(unrolls.rows.is_first))
+    rows = unrolls.steps.rows._replace(is_first=torch.ones_like(unrolls.steps.rows.is_first))
     output = loss_of(agent, network, unrolls._replace(rows=rows))
     assert output.loss.item() == 0
     assert all(not gradient.any() for gradient in gradients(network, output.loss))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from learner.agents.base import LossOutput
 from learner.config.run_config import OptimizerConfig
-from learner.records import Unrolls
+from learner.records import Batch, Unrolls
 from learner.reporting.metrics import Metrics
 from learner.training.trainer import Trainer
 from tests.support.fake_agent import FakeAgent
@@ -45,23 +45,18 @@ class SlopeAgent(FakeAgent):
         return torch.tensor(1.0)
 
     def loss(
-        self,
-        network: nn.Module,
-        unrolls: Unrolls,
-        num_valid: Tensor,
-        importance_weights: Tensor | None = None,
-        progress: float = 0.0,
+        self, network: nn.Module, batch: Batch, num_valid: Tensor, progress: float
     ) -> LossOutput:
         self.progress.append(progress)
         loss = weights_of(network) @ torch.tensor(GRADIENT)
-        priorities = unrolls.actions[0].to(torch.float32) if self.prioritises else None
+        priorities = batch.unrolls.steps.actions[0].to(torch.float32) if self.prioritises else None
         return LossOutput(loss, {"loss/total": loss.detach()}, priorities)
 
     def after_update(self, network: nn.Module, learner_step: int) -> None:
         self.updates.append((learner_step, weights_of(network).detach().clone()))
 
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
-        return torch.full(unrolls.actions.shape, 0.25)
+        return torch.full(unrolls.steps.rows.is_first.shape, 0.25)
 
 
 def weights_of(network: nn.Module) -> Tensor:

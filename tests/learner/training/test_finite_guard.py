@@ -142,9 +142,9 @@ def test_batch_is_written_out_to_be_looked_at(guarded: Guarded) -> None:
     path = guarded.directory / "update-1.safetensors"
     tensors = safetensors.torch.load_file(path)
     unrolls = numbered_unrolls([0, 1])
-    assert torch.equal(tensors["actions"], unrolls.actions)
-    assert torch.equal(tensors["rows.rewards"], unrolls.rows.rewards)
-    assert torch.equal(tensors["rows.observations.0"], unrolls.rows.observations[0])
+    assert torch.equal(tensors["actions"], unrolls.steps.actions)
+    assert torch.equal(tensors["rows.rewards"], unrolls.steps.rows.rewards)
+    assert torch.equal(tensors["rows.observations.0"], unrolls.steps.rows.observations[0])
     assert torch.equal(tensors["importance_weights"], torch.ones(2))
     with safetensors.safe_open(path, "pt") as file:
         assert file.metadata()["loss/total"] == "nan"

@@ -124,7 +124,7 @@ def test_failure_on_any_thread_is_raised() -> None:
     network = with_random_weights(agent.build_network())
     unrolls = unrolls_for(agent)
     # Only the last thread's part holds the action that does not exist.
-    unrolls.actions[0, -1] = 99
+    unrolls.steps.actions[0, -1] = 99
     with pytest.raises((IndexError, RuntimeError)):
         Gradients(agent, network, 3).compute(unrolls)
 
@@ -157,11 +157,11 @@ def test_priorities_stay_in_the_order_of_the_batch(monkeypatch: pytest.MonkeyPat
     loss = agent.loss
 
     def with_priorities(network: nn.Module, unrolls: Unrolls, *args: Any) -> LossOutput:
-        priorities = unrolls.policy_versions[0].float()
+        priorities = unrolls.steps.policy_versions[0].float()
         return loss(network, unrolls, *args)._replace(priorities=priorities)
 
     monkeypatch.setattr(agent, "loss", with_priorities)
     unrolls = unrolls_for(agent)
     _, priorities = Gradients(agent, network, 2).compute(unrolls)
     assert priorities is not None
-    assert torch.equal(priorities, unrolls.policy_versions[0].float())
+    assert torch.equal(priorities, unrolls.steps.policy_versions[0].float())

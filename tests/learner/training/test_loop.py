@@ -93,7 +93,7 @@ def test_reused_batches_are_trained_on_beside_the_fresh_one() -> None:
         run.put(numbered_unrolls([2 * number, 2 * number + 1]))
     run.run()
     assert isinstance(run.agent, SlopeAgent)
-    trained_on = [unrolls.actions[0].tolist() for unrolls in run.agent.trained_on]
+    trained_on = [unrolls.steps.actions[0].tolist() for unrolls in run.agent.trained_on]
     assert trained_on == [[0, 1], [0, 1, 2, 3], [2, 3, 4, 5]]
 
 
@@ -107,7 +107,7 @@ def test_experience_is_told_the_priorities_of_each_batch() -> None:
     run.run()
     told = [priorities.tolist() for _, priorities in run.experience.told if priorities is not None]
     assert told == [[0, 1], [2, 3]]
-    assert [batch.unrolls.actions[0].tolist() for batch, _ in run.experience.told] == told
+    assert [batch.unrolls.steps.actions[0].tolist() for batch, _ in run.experience.told] == told
 
 
 def test_agent_hears_of_each_update_once_it_is_made() -> None:

@@ -104,7 +104,9 @@ def test_learning_rate_follows_its_schedule(schedule: str, factors: tuple[float,
 def unrolls_of_versions(versions: list[int], is_first: list[int]) -> Unrolls:
     """Returns one unroll whose rows acted with `versions`."""
     unrolls = numbered_unrolls([0], num_rows=len(versions))
-    rows = unrolls.rows._replace(is_first=torch.tensor(is_first, dtype=torch.bool).unsqueeze(1))
+    rows = unrolls.steps.rows._replace(
+        is_first=torch.tensor(is_first, dtype=torch.bool).unsqueeze(1)
+    )
     return unrolls._replace(rows=rows, policy_versions=torch.tensor(versions).unsqueeze(1))
 
 

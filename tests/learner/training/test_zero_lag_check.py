@@ -34,9 +34,9 @@ class RowNumberAgent(FakeAgent):
 
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
         assert isinstance(network, Weight)
-        row = torch.arange(len(unrolls.actions)).unsqueeze(1)
+        row = torch.arange(len(unrolls.steps.actions)).unsqueeze(1)
         # Negative: the check must take the size, not the value.
-        return -(network.number.detach() + 0.01 * row).expand(unrolls.actions.shape)
+        return -(network.number.detach() + 0.01 * row).expand(unrolls.steps.actions.shape)
 
 
 def make_check(every_steps: int = 1) -> ZeroLagCheck:
@@ -132,14 +132,14 @@ def acted_unrolls(agent: VTraceAgent, network: nn.Module, version: int) -> Unrol
 
 
 def _shift_rewards(unrolls: Unrolls) -> Unrolls:
-    rows = unrolls.rows
+    rows = unrolls.steps.rows
     return unrolls._replace(rows=rows._replace(rewards=rows.rewards.roll(1, 0)))
 
 
 def _forget_an_episode_start(unrolls: Unrolls) -> Unrolls:
     # The actions go on as they were, which alone would not follow each other.
-    rows = unrolls.rows
-    previous = torch.cat([rows.previous_actions[:1], unrolls.actions[:-1]])
+    rows = unrolls.steps.rows
+    previous = torch.cat([rows.previous_actions[:1], unrolls.steps.actions[:-1]])
     none = torch.zeros_like(rows.is_first)
     return unrolls._replace(rows=rows._replace(is_first=none, previous_actions=previous))
 
@@ -175,7 +175,9 @@ def test_what_acted_can_be_recomputed(lstm_size: int, center_images: bool) -> No
     assert deviation < 1e-5
     for number, fault in enumerate(FAULTS, start=4):
         check.published(network, number)
-        faulty = fault(unrolls)._replace(policy_versions=torch.full_like(unrolls.actions, number))
+        faulty = fault(unrolls)._replace(
+            policy_versions=torch.full_like(unrolls.steps.actions, number)
+        )
         deviation = check.compare(faulty)
         assert deviation is not None
         assert deviation > 0.01
@@ -189,6 +191,6 @@ def test_actions_shifted_against_their_rows_are_a_bug(shift: int) -> None:
     unrolls = acted_by([0, 0, 0, 0])
     actions = torch.tensor([[1], [2], [3], [1]])
     none = torch.zeros(4, 1, dtype=torch.bool)
-    rows = unrolls.rows._replace(previous_actions=actions.roll(1 + shift, 0), is_first=none)
+    rows = unrolls.steps.rows._replace(previous_actions=actions.roll(1 + shift, 0), is_first=none)
     with pytest.raises(AssertionError, match="shifted"):
         check.compare(unrolls._replace(rows=rows, actions=actions))

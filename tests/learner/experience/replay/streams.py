@@ -48,7 +48,7 @@ def stream_blocks(
 
 def stream_of(unrolls: Unrolls) -> list[tuple[int, int]]:
     """Returns (environment, row) at which each unroll starts."""
-    return [divmod(number, STREAM_LENGTH) for number in unrolls.actions[0].tolist()]
+    return [divmod(number, STREAM_LENGTH) for number in unrolls.steps.actions[0].tolist()]
 
 
 def _digits(numbers: Tensor) -> Tensor:

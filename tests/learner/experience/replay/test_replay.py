@@ -48,7 +48,7 @@ def test_first_priorities_are_of_the_sequences_that_became_whole() -> None:
 
     def initial_priorities(unrolls: Unrolls) -> Tensor:
         given.append(unrolls)
-        return unrolls.actions[0].float() + 4
+        return unrolls.steps.actions[0].float() + 4
 
     replay = make_replay(priority_exponent=0.5, initial_priorities=initial_priorities)
     fill(replay, range(3))
@@ -56,7 +56,7 @@ def test_first_priorities_are_of_the_sequences_that_became_whole() -> None:
     assert [unrolls.num_unrolls for unrolls in given] == [1, 1]
     assert given[0].rows.observations == ()
     whole = stream_unrolls([0], [PERIOD], NUM_ROWS)
-    bare = whole._replace(rows=whole.rows._replace(observations=()), initial_state={})
+    bare = whole._replace(rows=whole.steps.rows._replace(observations=()), initial_state={})
     assert_same(given[1], bare)
 
 

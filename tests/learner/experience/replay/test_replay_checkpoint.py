@@ -41,7 +41,7 @@ def test_restored_replay_goes_on_exactly(num_blocks: int, compression: str) -> N
     """Empty, partly filled, or many times round: samples, links, generations, priorities."""
 
     def initial_priorities(unrolls: Unrolls) -> Tensor:
-        return 1 + unrolls.actions[0] % 5
+        return 1 + unrolls.steps.actions[0] % 5
 
     settings: dict[str, Any] = {
         "capacity": 8,

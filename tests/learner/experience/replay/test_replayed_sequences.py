@@ -77,7 +77,7 @@ def test_batch_comes_with_what_was_just_acted_once() -> None:
     experience.start()
     first, second = experience.next_batch(), experience.next_batch()
     experience.close()
-    assert first.unrolls.actions.shape == (CONFIG.num_rows, 3)
+    assert first.unrolls.steps.actions.shape == (CONFIG.num_rows, 3)
     assert first.importance_weights is not None
     assert first.importance_weights.shape == (3,)
     assert first.newest is not None
@@ -209,5 +209,5 @@ def test_replay_of_another_capacity_is_taken_over(
     experience.restore(path)
     assert caplog.messages == ["replay: 6 sequences restored"]
     experience.start()
-    assert experience.next_batch().unrolls.actions.shape == (CONFIG.num_rows, 3)
+    assert experience.next_batch().unrolls.steps.actions.shape == (CONFIG.num_rows, 3)
     experience.close()

@@ -124,7 +124,7 @@ def screens(period: int, rng_seed: int) -> Completed:
     completed = stream_blocks([0], [0], period)
     noise = torch.randint(0, 256, (64, 64), generator=seeded(rng_seed)).to(torch.uint8)
     screens = noise.expand(period + 1, 1, 64, 64)
-    rows = completed.unrolls.rows._replace(observations=(screens,))
+    rows = completed.unrolls.steps.rows._replace(observations=(screens,))
     return completed._replace(unrolls=completed.unrolls._replace(rows=rows))
 
 
@@ -182,7 +182,7 @@ def test_outcomes_are_the_sequence_without_what_the_network_saw() -> None:
     insert(store, stream_blocks([3], [0], 4))
     _, heads = insert(store, stream_blocks([3], [1], 4))
     whole = store.gather(heads)
-    rows = whole.rows._replace(observations=())
+    rows = whole.steps.rows._replace(observations=())
     assert_same(store.gather_outcomes(heads), whole._replace(rows=rows, initial_state={}))
 
 

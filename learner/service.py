@@ -1,0 +1,182 @@
+"""What serves actors, put together once: reception, server, batcher, and what acts.
+
+    actors -> server -> reception (who may come, who sits where)
+                  `---> batcher -> inference thread -> training
+              <-------------------------'
+
+A run, `seed eval`, `seed load` and the tests use it, so all of them serve alike and close in the
+same order. Which environment is served shows when the first actor tells its spec: then `build`
+makes what acts, on a worker thread of the server.
+"""
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
+
+from learner.acting.batcher import Batcher
+from learner.config.run_config import InferenceConfig, RunConfig
+from learner.reporting.metrics import Metrics
+from learner.serving.factory import Server, make_server
+from learner.serving.limits import Limits
+from learner.serving.reception import Reception
+from learner.serving.server import check_same_environment
+from learner.serving.session import Patience
+from seed.errors import SpecError
+from seed.pb import inference_pb2 as pb
+from seed.security import PLAIN_TEXT, Security
+from seed.specs import EnvSpec
+
+
+class Acting(Protocol):
+    """What answers the batcher's requests, on a thread of its own."""
+
+    def start(self) -> None:
+        """Starts the thread."""
+        ...
+
+    def stop(self) -> None:
+        """Ends whatever the thread may wait for, but the batcher, which is closed already."""
+        ...
+
+    def join(self) -> None:
+        """Waits for the thread."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ServingConfig:
+    """How actors are served."""
+
+    inference: InferenceConfig = InferenceConfig()
+    """When batches close."""
+    security: Security = PLAIN_TEXT
+    """What actors have to show."""
+    ingress_processes: int = 0
+    """Processes that serve; 0: a thread of this one."""
+    patience: Patience = Patience()
+    """How long actors may take."""
+    limits: Limits = Limits()
+    """How much is served at once."""
+
+    @classmethod
+    def of_run(cls, config: RunConfig, security: Security = PLAIN_TEXT) -> Self:
+        """Returns how a run serves its actors."""
+        inference = config.inference
+        return cls(
+            inference=inference,
+            security=security,
+            ingress_processes=config.learner.ingress_processes,
+            patience=Patience(step_s=inference.actor_timeout_s),
+            limits=Limits(max_envs=inference.max_envs),
+        )
+
+
+class Service:
+    """Serves actors from `start` to `close`."""
+
+    def __init__(
+        self,
+        config: ServingConfig,
+        *,
+        name: str,
+        make_task: Callable[[], pb.Task],
+        build: Callable[[EnvSpec, Batcher], Acting],
+        on_failure: Callable[[BaseException], None],
+        metrics: Metrics,
+        spec: EnvSpec | None = None,
+        batcher: Batcher | None = None,
+    ) -> None:
+        """Nothing runs yet.
+
+        Args:
+          config: how actors are served.
+          name: of the run, which actors are told.
+          make_task: returns what the next actor is to run.
+          build: returns what acts for the first actor's environment, not started. A SpecError
+            that it raises refuses this actor, and others may come; anything else is a failure.
+          on_failure: takes what ends the service, on any thread.
+          metrics: takes what is measured.
+          spec: of the environment, where it is known before; other actors are refused.
+          batcher: a test's own; by default one as configured.
+        """
+        self._config = config
+        self._name = name
+        self._make_task = make_task
+        self._build = build
+        self._on_failure = on_failure
+        self._metrics = metrics
+        self._spec = spec
+        self._batcher = batcher or Batcher(config.inference)
+        self._admission = threading.Lock()
+        self._acting: Acting | None = None
+        self._server: Server | None = None
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Of the environment, once it is known."""
+        return self._spec
+
+    @property
+    def is_built(self) -> bool:
+        """Whether an actor has been let in, so that something acts."""
+        return self._acting is not None
+
+    @property
+    def ingress_pids(self) -> list[int]:
+        """Ids of the processes that serve now; none where a thread serves."""
+        return [] if self._server is None else self._server.pids
+
+    def start(self, addresses: Sequence[str]) -> list[str]:
+        """Begins to serve; returns the addresses bound.
+
+        Raises:
+          ConfigError: an address that cannot be bound, or ingress processes on a system that
+            cannot have any.
+        """
+        reception = Reception(
+            make_task=self._make_task,
+            admit=self._admit,
+            batcher=self._batcher,
+            metrics=self._metrics,
+            limits=self._config.limits,
+        )
+        self._server = make_server(
+            reception,
+            addresses,
+            self._on_failure,
+            self._config.security,
+            self._config.patience,
+            ingress_processes=self._config.ingress_processes,
+        )
+        return self._server.start()
+
+    def close(self) -> None:
+        """Ends every stream, then the batches, then what acts."""
+        if self._server is not None:
+            self._server.close()
+        self._batcher.close()
+        if self._acting is not None:
+            self._acting.stop()
+            self._acting.join()
+
+    def _admit(self, spec: EnvSpec) -> str:
+        """Builds what acts for the first actor's spec; checks later ones against it."""
+        # Held on the worker thread: the stream that waits for it may be gone by the end.
+        with self._admission:
+            if self._spec is not None:
+                check_same_environment(self._spec, spec)
+            if self._acting is None:
+                self._start_acting(spec)
+        return self._name
+
+    def _start_acting(self, spec: EnvSpec) -> None:
+        try:
+            acting = self._build(spec, self._batcher)
+            acting.start()
+        except SpecError:
+            raise  # the actor's fault: it is refused
+        except BaseException as error:
+            self._on_failure(error)
+            raise
+        self._spec, self._acting = spec, acting

@@ -1,0 +1,86 @@
+"""The side of the learner that trains, as the rest of the learner sees it.
+
+`local.py` trains on threads of this process, `process/` in a process of its own.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from learner.agents.base import Agent
+from learner.checkpoint import Checkpoint
+from learner.config.run_config import RunConfig
+from learner.records import Completed
+from learner.reporting.progress import Progress
+from learner.training.ranks import Ranks
+from learner.weights import PublishedWeights
+from seed.specs import EnvSpec
+
+
+class LearnerHooks(NamedTuple):
+    """What training asks and tells of the learner around it."""
+
+    acting_state: Callable[[], dict[str, Any]]
+    """Returns what else a checkpoint keeps; called by the trainer thread."""
+    on_finished: Callable[[], None]
+    """Called when the env step budget is spent."""
+    on_failure: Callable[[BaseException], None]
+    """Called with what a thread raised, on that thread."""
+
+
+class TrainingSetup(NamedTuple):
+    """What training is made of, before the environment is known."""
+
+    config: RunConfig
+    """Of the run; with several ranks, this one's share of it."""
+    progress: Progress
+    """Read for schedules and the budget; learner steps are counted there."""
+    ranks: Ranks
+    """The learners that train together."""
+    checkpoint_dir: Path
+    """Where checkpoints are saved."""
+    hooks: LearnerHooks
+
+
+class Training(Protocol):
+    """Trains, from `build` and `start` to `stop` and `close`.
+
+    `build` and `start` come once, from the thread that admits the first actor. `put` is the
+    inference thread's, the rest the main thread's.
+    """
+
+    weights: PublishedWeights
+    """What it publishes to acting; set by `build`."""
+
+    def build(self, spec: EnvSpec, agent: Agent, checkpoint: Checkpoint | None) -> None:
+        """Builds everything for an environment, and goes on from a checkpoint if there is one.
+
+        Raises:
+          CheckpointError: `checkpoint` holds another network.
+          ConfigError: the replay would not fit into memory.
+        """
+        ...
+
+    def start(self) -> None:
+        """Starts all threads."""
+        ...
+
+    def put(self, completed: Completed) -> None:
+        """Takes unrolls; may block, which pauses acting. Raises Stopped."""
+        ...
+
+    def report(self) -> dict[str, float]:
+        """Returns metrics; {} before `build`."""
+        ...
+
+    def stop(self) -> None:
+        """Ends the threads; a thread that waits in `put` is told by Stopped."""
+        ...
+
+    def save(self) -> None:
+        """Writes a checkpoint, after `stop`. Raises CheckpointError."""
+        ...
+
+    def close(self) -> None:
+        """Ends what is left after `stop`, or where nothing was built."""
+        ...
