@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
 from learner.concurrency.stop_request import StopRequest
@@ -49,42 +50,75 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
         JSON it is logged instead.
     """
     place = place_from_environment()
-    if args.log_format == "text":
-        return _run(preset, args, actors, place)
+    log = json_log(_name_of(place)) if args.log_format == "json" else contextlib.nullcontext()
     try:
-        with json_log(_name_of(place)):
-            return _run(preset, args, actors, place)
-    except Exception:
-        return 1  # logged already
+        with log:
+            final = run(preset, args, actors, place, StopRequest(), has_terminal=True)
+    except Exception as error:
+        if args.log_format == "json":
+            return 1  # logged already
+        if isinstance(error, SeedError):
+            raise
+        traceback.print_exception(error)
+        return 1
+    if args.json and not place.rank:
+        print(json.dumps(final | {"run_dir": os.fspath(_run_dir(args))}))
+    elif not place.rank:
+        print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
+    return 0
 
 
 def _name_of(place: Place) -> str:
     return "learner" if place.size == 1 else f"learner {place.rank}"
 
 
-def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Place) -> int:
-    stop = StopRequest()
-    assert args.run_dir is not None, "parse_preset sets it"
+def _run_dir(args: LearnerArgs) -> Path:
+    assert args.run_dir is not None, "set where flags are parsed"
+    return args.run_dir
+
+
+def run(
+    name: str,
+    args: LearnerArgs,
+    actors: LocalActors | None,
+    place: Place,
+    stop: StopRequest,
+    *,
+    has_terminal: bool,
+) -> dict[str, float]:
+    """Serves and trains until the budget is spent or a stop is requested; returns the last report.
+
+    Args:
+      name: of the preset, for the run's config.yaml.
+      args: as parsed; the run directory is set.
+      actors: of this machine, started and ended with the run.
+      place: of this learner among those that train together.
+      stop: asked now and then.
+      has_terminal: whether the log and the live view may go to this process's terminal.
+
+    Raises:
+      SeedError: something the user can mend; or what a thread of the learner raised.
+    """
+    learner_config, run_dir = args.config.learner, _run_dir(args)
     security = load_security(args.tls_files, args.token_file)
     addresses = tuple(local_address(address, place) for address in args.listen)
     if actors is not None:
         addresses += (actors.address,)
     check_listen_addresses(addresses, security, insecure=args.insecure)
-    config = args.config.learner
     device = set_up_torch(
-        device_of(place, config.device),
-        torch_threads=config.torch_threads,
-        train_threads=config.train_threads,
+        device_of(place, learner_config.device),
+        torch_threads=learner_config.torch_threads,
+        train_threads=learner_config.train_threads,
     )
     checkpoint = _find_checkpoint(args)
-    if config.compile:
+    if learner_config.compile:
         check_can_compile(device)
-    write_config = _config_writer(preset, args, place)
+    write_config = _config_writer(name, args, place)
     merge = RankReports(place).merge
-    with _sinks(args, checkpoint, place) as sinks:
+    with _sinks(args, checkpoint, place, has_terminal=has_terminal) as sinks:
         learner = Learner(
             args.config,
-            run_dir=args.run_dir,
+            run_dir=run_dir,
             device=device,
             checkpoint=checkpoint,
             ranks=Ranks(place),
@@ -99,20 +133,12 @@ def _run(preset: str, args: LearnerArgs, actors: LocalActors | None, place: Plac
             learner.close()
             final = _report(learner, merge, sinks)
     if learner.failure is not None:
-        if isinstance(learner.failure, SeedError) or args.log_format == "json":
-            raise learner.failure
-        traceback.print_exception(learner.failure)
-        return 1
-    if args.json and not place.rank:
-        print(json.dumps(final | {"run_dir": os.fspath(args.run_dir)}))
-    elif not place.rank:
-        print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
-    return 0
+        raise learner.failure
+    return final
 
 
 def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
-    assert args.run_dir is not None
-    directory = args.run_dir / "checkpoints"
+    directory = _run_dir(args) / "checkpoints"
     return load_checkpoint(directory) if args.resume and was_ever_saved(directory) else None
 
 
@@ -126,22 +152,24 @@ def _config_writer(preset: str, args: LearnerArgs, place: Place) -> Callable[[],
     Raises:
       ConfigError: the directory cannot be written.
     """
-    assert args.run_dir is not None
-    path = args.run_dir / "config.yaml"
+    run_dir = _run_dir(args)
+    path = run_dir / "config.yaml"
     write = functools.partial(dump_config, args.config, path, name=preset)
     try:
-        args.run_dir.mkdir(parents=True, exist_ok=True)
+        run_dir.mkdir(parents=True, exist_ok=True)
         if not place.rank and not path.exists():
             write()
     except OSError as error:
         wanted = "a directory that can be written"
-        got = f"{args.run_dir}: {error.strerror}"
+        got = f"{run_dir}: {error.strerror}"
         raise ConfigError(expected("run_dir", wanted, got)) from error
     return (lambda: None) if place.rank else write
 
 
 @contextlib.contextmanager
-def _sinks(args: LearnerArgs, checkpoint: Checkpoint | None, place: Place) -> Iterator[list[Sink]]:
+def _sinks(
+    args: LearnerArgs, checkpoint: Checkpoint | None, place: Place, *, has_terminal: bool
+) -> Iterator[list[Sink]]:
     """Opens what reports go to, and sends the log where it does not disturb the view.
 
     Of learners that train together the first has the reports of all.
@@ -149,26 +177,27 @@ def _sinks(args: LearnerArgs, checkpoint: Checkpoint | None, place: Place) -> It
     with contextlib.ExitStack() as stack:
         sinks: list[Sink] = []
         if not place.rank:
-            for sink in _open_sinks(args, checkpoint, place):
+            for sink in _open_sinks(args, checkpoint, place, has_terminal=has_terminal):
                 sinks.append(sink)
                 stack.callback(sink.close)
-        if args.log_format == "text":
+        if has_terminal and args.log_format == "text":
             stack.enter_context(_text_log(sinks, _name_of(place)))
         yield sinks
 
 
-def _open_sinks(args: LearnerArgs, checkpoint: Checkpoint | None, place: Place) -> Iterator[Sink]:
+def _open_sinks(
+    args: LearnerArgs, checkpoint: Checkpoint | None, place: Place, *, has_terminal: bool
+) -> Iterator[Sink]:
     """Opens one after the other, so that what is open can be closed if the next fails."""
-    assert args.run_dir is not None
     total = args.config.learner.total_env_steps
-    yield SteadySink(JsonlSink(args.run_dir / "metrics.jsonl"))
+    yield SteadySink(JsonlSink(_run_dir(args) / "metrics.jsonl"))
     resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
-    yield SteadySink(TensorBoardSink(args.run_dir, resumed_at=resumed_at))
+    yield SteadySink(TensorBoardSink(_run_dir(args), resumed_at=resumed_at))
     if args.metrics_port is not None:
         yield PrometheusSink(args.metrics_host, args.metrics_port)
-    is_seen = sys.stdout.isatty() and not args.json and args.log_format == "text"
+    is_seen = has_terminal and sys.stdout.isatty() and not args.json and args.log_format == "text"
     if place.size == 1 and is_seen:
-        yield LiveView(f"{args.run_dir.name} on {args.config.env.env_id}", total)
+        yield LiveView(f"{_run_dir(args).name} on {args.config.env.env_id}", total)
     else:
         yield LogSink(total)
 

@@ -42,6 +42,22 @@ def device_of(place: Place, wanted: str) -> str:
     return wanted
 
 
+def choose_device(name: str) -> torch.device:
+    """Returns the device that `name` means: "auto" for CUDA where there is one.
+
+    Raises:
+      ConfigError: a device that this machine does not have.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(expected("device", "one that this machine has", name)) from error
+    return device
+
+
 def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1) -> torch.device:
     """Returns the device to use, with torch's threads and the allocator set for it.
 
@@ -54,14 +70,7 @@ def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1
     Raises:
       ConfigError: a device that this machine does not have.
     """
-    name = device_name
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(expected("device", "one that this machine has", name)) from error
+    device = choose_device(device_name)
     keep_freed_memory()
     share = 2 * num_train_threads(device, train_threads)
     torch.set_num_threads(torch_threads or max(1, (os.cpu_count() or 1) // share))

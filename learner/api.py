@@ -1,0 +1,75 @@
+"""Training as a function: what `seed train` does, for Python programs.
+
+    result = train(PRESETS["cartpole-vtrace"].config, run_dir="runs/mine")
+    policy = load_policy(result.run_dir)
+
+Blocks the main thread of the calling program until the run is complete.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from learner.concurrency.stop_request import StopRequest
+from learner.config.args import TrainArgs
+from learner.config.run_config import RunConfig
+from learner.config.torchrun import Place
+from learner.local_actors import ActorProcesses
+from learner.main import run
+from seed.errors import ConfigError, expected
+
+_NAME = "seed.train"
+
+
+class TrainResult(NamedTuple):
+    """A run that is complete, or was stopped."""
+
+    run_dir: Path
+    """Its config, metrics and checkpoints; `load_policy` takes it."""
+    report: dict[str, float]
+    """The last report: metrics by name, as in metrics.jsonl."""
+
+
+def train(
+    config: RunConfig,
+    *,
+    run_dir: Path | str,
+    num_actors: int = 1,
+    num_eval_actors: int = 0,
+    resume: bool = False,
+) -> TrainResult:
+    """Trains with actors of this machine until the budget is spent.
+
+    Ctrl-C and SIGTERM save a checkpoint and end the run early. The log goes to Python's
+    `logging`; nothing is printed. Call it from the main thread.
+
+    Args:
+      config: everything that the run is made of.
+      run_dir: directory of the run's files; new, unless `resume`.
+      num_actors: actor processes to start.
+      num_eval_actors: further actor processes that only evaluate.
+      resume: go on from the newest checkpoint in `run_dir`, if there is one, with `config`.
+
+    Raises:
+      SeedError: something the caller can mend.
+      Exception: what a thread of the learner raised.
+    """
+    directory = Path(run_dir)
+    if not resume and (directory / "metrics.jsonl").exists():
+        raise ConfigError(expected("run_dir", "a new directory, or resume", directory))
+    args = TrainArgs(
+        config=config,
+        run_dir=directory,
+        resume=resume,
+        num_actors=num_actors,
+        num_eval_actors=num_eval_actors,
+    )
+    actors = ActorProcesses(
+        num_actors,
+        num_eval_actors=num_eval_actors,
+        log_dir=directory,
+        ingress_processes=config.learner.ingress_processes,
+        share_memory=args.share_memory,
+    )
+    with StopRequest() as stop:
+        report = run(_NAME, args, actors, Place(), stop, has_terminal=False)
+    return TrainResult(directory, report)

@@ -1,0 +1,49 @@
+"""Training as a function."""
+
+import dataclasses
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+import seed
+from learner.agents.vtrace import VTraceAgent
+from learner.checkpoint import load_checkpoint
+from learner.config.presets import PRESETS
+from learner.config.run_config import LearnerConfig, RunConfig
+from seed.errors import ConfigError
+
+
+def short_run(train_in: str = "thread") -> RunConfig:
+    """Returns CartPole for some updates."""
+    learner = LearnerConfig(total_env_steps=2_000, train_in=train_in)  # type: ignore[arg-type]
+    return dataclasses.replace(PRESETS["cartpole-vtrace"].config, learner=learner)
+
+
+def test_a_run_is_complete_and_its_policy_acts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two lines train and load; signals are left as they were, and nothing is printed."""
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    result = seed.train(short_run(), run_dir=tmp_path / "run")
+    assert result.report["env_steps"] >= 2_000
+    assert load_checkpoint(result.run_dir / "checkpoints").learner_step > 0
+    action, _ = seed.load_policy(result.run_dir).act([0.0, 0.0, 0.0, 0.0])
+    assert action in (0, 1)
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ConfigError, match="run_dir: expected a new directory, or resume"):
+        seed.train(short_run(), run_dir=tmp_path / "run")
+
+
+def test_failure_of_a_thread_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the loss raised reaches the caller, and every thread has ended."""
+
+    def explode(*_: object) -> None:
+        raise RuntimeError("boom in the loss")
+
+    monkeypatch.setattr(VTraceAgent, "loss", explode)
+    with pytest.raises(RuntimeError, match="boom in the loss"):
+        seed.train(short_run(), run_dir=tmp_path / "run")
+    assert not {t.name for t in threading.enumerate()} & {"trainer", "inference", "server"}
