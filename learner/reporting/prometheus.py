@@ -1,7 +1,7 @@
 """The newest report for Prometheus, served over HTTP at /metrics.
 
-`write` and `close` are called by the thread that reports; a scrape is answered on
-threads of the library's own, from the report as it is then.
+The thread that reports calls `write` and `close`. The library's own threads answer each
+scrape from the newest report.
 """
 
 import logging
@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from learner.reporting.metrics import TOTALS, meaning_of
+from learner.reporting.metric_table import Kind, metric_of
 from seed.metrics_server import MetricsServer
 
 _LOG = logging.getLogger(__name__)
@@ -21,49 +21,64 @@ _LOG = logging.getLogger(__name__)
 class PrometheusSink(Collector):
     """Serves every metric of the reports under a name of its own; see `prometheus_name`.
 
-    A value stays until a report brings a new one. What is a total of the run comes twice:
+    Each is a gauge. A gauge keeps its value until a report brings a new one, but the sum of a
+    window is 0 if the newest report does not have it. Totals of the run and sums of windows
+    are also served as counters that begin with the process, for rate():
 
-        seed_env_steps                gauge    as in metrics.jsonl; a resume may set it back
-        seed_process_env_steps_total  counter  since the process's first report, for rate()
+        seed_env_steps                     gauge    as in metrics.jsonl; a resume may set it back
+        seed_process_env_steps_total       counter  since the process's first report
+        seed_actors_refused                gauge    in the window of the newest report
+        seed_process_actors_refused_total  counter  since the process began
     """
 
     def __init__(self, host: str, port: int) -> None:
-        """Begins to serve at `host`; port 0: any free one. Raises ConfigError."""
+        """Begins to serve at `host`; port 0 takes any free port. Raises ConfigError."""
         # Both are replaced, never changed: a scrape may be reading them.
         self._report: dict[str, float] = {}
+        self._counts: dict[str, float] = {}
         self._first_totals: dict[str, float] = {}
         registry = CollectorRegistry()
         registry.register(self)
         self._server = MetricsServer(registry, host, port)
         self.url = self._server.url
-        """Where they are."""
+        """Where the metrics are."""
         _LOG.info("metrics at %s", self.url)
 
     def write(self, step: int, report: dict[str, float]) -> None:
-        """Takes over what `report` holds; it has its own env_steps."""
+        """Takes over the values of `report`. Its own env_steps stand for `step`."""
         del step
-        totals = {name: report[name] for name in TOTALS & report.keys()}
-        self._first_totals = totals | self._first_totals
-        self._report = self._report | report
+        counts = {name: self._count(name, value) for name, value in report.items()}
+        counted = {name: count for name, count in counts.items() if count is not None}
+        no_news = {name: 0.0 for name in self._report if metric_of(name).kind is Kind.SUM}
+        self._counts = self._counts | counted
+        self._report = self._report | no_news | report
 
     def close(self) -> None:
-        """Stops to serve."""
+        """Ends serving."""
         self._server.close()
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the metrics as they are now; called by the library for each scrape."""
-        first_totals = self._first_totals
+        """Yields the metrics as they are now; the library calls it for each scrape."""
+        counts = self._counts
         for name, value in self._report.items():
-            meaning = meaning_of(name) or name
-            yield GaugeMetricFamily(prometheus_name(name), meaning, value)
-            if name in first_totals:
-                since = f"{meaning}; here since the process's first report"
-                grown = value - first_totals[name]
-                yield CounterMetricFamily(
-                    f"{prometheus_name('process/' + name)}_total", since, grown
-                )
+            text = metric_of(name).help
+            yield GaugeMetricFamily(prometheus_name(name), text, value)
+            if name in counts:
+                since = f"{text}; here since this process began to report"
+                counter = f"{prometheus_name('process/' + name)}_total"
+                yield CounterMetricFamily(counter, since, counts[name])
+
+    def _count(self, name: str, value: float) -> float | None:
+        """Returns what a counter shows once `value` is reported; None if nothing is counted."""
+        match metric_of(name).kind:
+            case Kind.TOTAL:
+                return value - self._first_totals.setdefault(name, value)
+            case Kind.SUM:
+                return self._counts.get(name, 0.0) + value
+            case _:
+                return None
 
 
 def prometheus_name(name: str) -> str:
-    """Returns "seed_" and `name`, with "_" for whatever a Prometheus name cannot hold."""
+    """Returns "seed_" and `name`, with "_" for each character that Prometheus does not take."""
     return "seed_" + re.sub(r"[^a-zA-Z0-9_]", "_", name)

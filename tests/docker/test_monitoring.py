@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from learner.reporting.metrics import METRICS
+from learner.reporting.metric_table import METRICS
 from learner.reporting.prometheus import PrometheusSink
 from tests.support.tools import DOCKER, run_tool
 
@@ -26,7 +26,7 @@ def served() -> list[str]:
     """The names that Prometheus gets for a report of every metric; "ANY" stands for any text."""
     sink = PrometheusSink("127.0.0.1", 0)
     try:
-        sink.write(0, {name.replace("*", "ANY"): 1.0 for name in METRICS})
+        sink.write(0, {metric.name.replace("*", "ANY"): 1.0 for metric in METRICS})
         with urllib.request.urlopen(sink.url) as page:
             lines = page.read().decode().splitlines()
     finally:

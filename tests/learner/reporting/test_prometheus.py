@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from learner.reporting.metrics import METRICS
+from learner.reporting.metric_table import METRICS, metric_of
 from learner.reporting.prometheus import PrometheusSink, prometheus_name
 from seed.errors import ConfigError
 
@@ -45,13 +45,13 @@ def test_report_is_served_under_prometheus_names(sink: PrometheusSink) -> None:
     assert {family.type for family in parse_text(get(sink))} == {"gauge"}
 
 
-def test_help_is_what_the_metrics_table_says(sink: PrometheusSink) -> None:
-    """By name or pattern; an undocumented name is not left out."""
-    sink.write(0, {"loss/total": 1.0, "loss/value": 1.0, "unheard/of": 1.0})
+def test_help_is_meaning_and_unit_of_the_table(sink: PrometheusSink) -> None:
+    """By name or pattern; a name without a row is not left out."""
+    sink.write(0, {"policy/lag_max": 1.0, "loss/value": 1.0, "unheard/of": 1.0})
     texts = {family.name: family.documentation for family in parse_text(get(sink))}
     assert texts == {
-        "seed_loss_total": METRICS["loss/total"],
-        "seed_loss_value": METRICS["loss/*"],
+        "seed_policy_lag_max": f"{metric_of('policy/lag_max').meaning} [learner steps]",
+        "seed_loss_value": metric_of("loss/*").meaning,
         "seed_unheard_of": "unheard/of",
     }
 
@@ -72,6 +72,21 @@ def test_totals_also_count_from_the_processs_first_report(sink: PrometheusSink) 
     assert types["seed_env_steps"] == "gauge"
 
 
+def test_sums_of_windows_also_count_from_the_processs_start(sink: PrometheusSink) -> None:
+    """A scrape may miss a report; a window in which nothing was refused says 0, not the last."""
+    sink.write(1, {"actors/refused": 2.0})
+    sink.write(2, {"actors/refused": 3.0})
+    assert samples(sink) == {
+        "seed_actors_refused": 3.0,
+        "seed_process_actors_refused_total": 5.0,
+    }
+    sink.write(3, {})
+    assert samples(sink) == {
+        "seed_actors_refused": 0.0,
+        "seed_process_actors_refused_total": 5.0,
+    }
+
+
 def test_value_stays_until_there_is_a_new_one(sink: PrometheusSink) -> None:
     """A window without a game does not make a gap: scrapes are rarer than reports."""
     assert samples(sink) == {}
@@ -82,7 +97,7 @@ def test_value_stays_until_there_is_a_new_one(sink: PrometheusSink) -> None:
 
 def test_every_metric_has_a_name_of_its_own_in_both_formats(sink: PrometheusSink) -> None:
     """Prometheus asks for OpenMetrics, which is stricter about names."""
-    names = [name.replace("*", "x") for name in METRICS]
+    names = [metric.name.replace("*", "x") for metric in METRICS]
     assert len({prometheus_name(name) for name in names}) == len(names)
     sink.write(0, dict.fromkeys(names, 1.0))
     families = [family.name for family in parse_open(get(sink, OPEN_METRICS))]
@@ -98,7 +113,7 @@ def test_port_that_is_taken_is_refused() -> None:
 
 
 def test_address_of_another_machine_is_refused() -> None:
-    """As is a name that nobody knows."""
+    """A host name that does not resolve is refused too."""
     for host in ("203.0.113.7", "no-such-host.invalid"):
         with pytest.raises(ConfigError, match=f"^metrics_port: .*got {host}:0 "):
             PrometheusSink(host, 0)
