@@ -14,7 +14,7 @@ from learner.checkpoint import load_checkpoint
 from learner.config.args import TrainArgs, parse_preset
 from learner.local_actors import ActorProcesses
 from learner.main import run_learner
-from learner.reporting.metrics import is_known
+from learner.reporting.metric_table import is_known
 from tests.support.exploding_trainer import explode, run_exploding_trainer
 from tests.support.processes import ENDLESS, TIMEOUT_S, Process, command
 

@@ -1,20 +1,23 @@
-"""What a run has done so far; survives restarts through the checkpoint.
+"""What a run has done so far. Checkpoints keep it, so that a resumed run goes on counting.
 
-Written by the inference thread (steps, episodes) and the server (seeds); read by
-reports. Learner steps are the trainer's, and come with `progress`.
+The inference thread adds steps and episodes, the server takes seeds, and the reporting
+thread reads. The trainer counts learner steps, in `progress`.
 """
 
 import dataclasses
+import statistics
 import threading
 from collections import deque
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
+from learner.reporting.merging import Weighted
 from learner.reporting.progress import Progress
 from seed.wire import Episode
 
-# Games over which `episode/return_mean_100` is taken.
+# `episode/return_mean_100` is the mean over this many games.
 RETURN_WINDOW = 100
 
 
@@ -22,9 +25,9 @@ class Counters:
     """Thread-safe totals of a run."""
 
     def __init__(self, rank: int = 0) -> None:
-        """`rank` is that of this learner among those that train together."""
+        """`rank` is the number of this learner among those that train together."""
         self.progress = Progress()
-        """What the trainer sees of the totals."""
+        """The totals that the trainer reads, in memory that its process shares."""
         self._rank = rank
         self._lock = threading.Lock()
         self._totals = Totals()
@@ -43,7 +46,7 @@ class Counters:
         return self.progress.learner_steps
 
     def add_env_steps(self, count: int) -> None:
-        """Counts actions applied; for the inference thread alone."""
+        """Counts actions applied. Only the inference thread may call it."""
         self.progress.own_env_steps += count
 
     def add_episode(self, episode: Episode, *, is_eval: bool) -> None:
@@ -57,7 +60,7 @@ class Counters:
             self._unreported.append(episode)
 
     def next_actor_seed(self, rng_seed: int) -> int:
-        """Returns a seed that no other actor of this run gets, also after a restart."""
+        """Returns a seed that no other actor of this run gets, not even after a restart."""
         with self._lock:
             self._totals.actor_seeds += 1
             place = (self._rank,) if self._rank else ()
@@ -65,23 +68,20 @@ class Counters:
         return int(sequence.generate_state(1, np.uint32)[0])
 
     def report(self) -> dict[str, float]:
-        """Returns totals, and statistics of the games ended since the last report."""
+        """Returns totals, and means over the games that ended since the last report.
+
+        Each mean weighs as many games as it is taken over.
+        """
         with self._lock:
             report: dict[str, float] = {
                 "env_steps": self.env_steps,
                 "learner_steps": self.learner_steps,
                 "episodes": self._totals.episodes,
             }
-            for prefix, episodes in (
-                ("episode", self._unreported),
-                ("eval", self._unreported_eval),
-            ):
-                if episodes:
-                    returns = [episode.episode_return for episode in episodes]
-                    report[f"{prefix}/return_mean"] = float(np.mean(returns))
-                    report[f"{prefix}/length_mean"] = float(np.mean([e.length for e in episodes]))
+            report |= _means_of("episode", self._unreported)
+            report |= _means_of("eval", self._unreported_eval)
             if self._recent_returns:
-                report["episode/return_mean_100"] = float(np.mean(self._recent_returns))
+                report["episode/return_mean_100"] = _mean(self._recent_returns)
             self._unreported, self._unreported_eval = [], []
         return report
 
@@ -96,9 +96,9 @@ class Counters:
             }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state_dict` returned, which the first rank saved.
+        """Goes on from the `state_dict` that the first rank saved.
 
-        What all ranks did until then counts as done by the first.
+        The env steps of all ranks until then count as the first rank's own.
         """
         self.progress.learner_steps = state["learner_steps"]
         with self._lock:
@@ -113,7 +113,20 @@ class Counters:
 
 @dataclasses.dataclass
 class Totals:
-    """Since the start of the run, restarts included; beside those in `Progress`."""
+    """Totals since the start of the run, restarts included, that are not in `Progress`."""
 
     episodes: int = 0
     actor_seeds: int = 0
+
+
+def _means_of(prefix: str, episodes: Sequence[Episode]) -> dict[str, float]:
+    if not episodes:
+        return {}
+    return {
+        f"{prefix}/return_mean": _mean([episode.episode_return for episode in episodes]),
+        f"{prefix}/length_mean": _mean([episode.length for episode in episodes]),
+    }
+
+
+def _mean(values: Collection[float]) -> Weighted:
+    return Weighted(statistics.fmean(values), len(values))

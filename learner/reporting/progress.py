@@ -1,7 +1,7 @@
 """How far a run has come, in memory that the learner's processes share.
 
-Own env steps are written by the inference thread, the rest by the trainer; anyone
-reads. One writer each, so there is nothing to lock.
+The inference thread writes the own env steps, the trainer writes the rest, and any thread
+reads. Each number has one writer, so no lock is needed.
 """
 
 import torch
@@ -20,7 +20,7 @@ class Progress:
 
     @property
     def own_env_steps(self) -> int:
-        """Those that this rank served."""
+        """Actions applied by the training actors that this rank serves."""
         return int(self._totals[0])
 
     @own_env_steps.setter
@@ -29,7 +29,7 @@ class Progress:
 
     @property
     def others_env_steps(self) -> int:
-        """Those of the other ranks, as of the latest update."""
+        """Actions applied by the other ranks' training actors, as of the latest update."""
         return int(self._totals[1])
 
     @others_env_steps.setter

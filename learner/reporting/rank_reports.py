@@ -1,83 +1,82 @@
 """One report of several learners that train together.
 
-Every rank hands in its own, the first one merges them. Called by the thread that
-reports; the ranks meet in torchrun's key-value store, not in what the trainers use.
+Every rank hands in its reports, and the first rank merges them. Called by the thread that
+reports. The ranks exchange reports through torchrun's key-value store, not through the
+process group of the trainers.
 """
 
-import json
 import os
-from collections.abc import Sequence
+from collections import defaultdict
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch.distributed as dist
 
 from learner.config.torchrun import Place
+from learner.reporting.merging import decode_report, encode_report, merge_ranks, merge_windows
+from learner.reporting.metric_table import metric_of
 
 _TIMEOUT = timedelta(seconds=10)
 
-# Of each rank's own doing: they add up. Env steps, and speed, are totals already.
-_SUMS = ("episodes", "actors/connected", "envs/connected", "queue/unrolls", "replay/sequences")
-_MAXIMA = ("*_max", "*_max_*", "*_p99")
-# Totals on which the ranks agree but for the moment of reading.
-_AS_THE_FIRST = ("env_steps", "env_frames", "env_steps_per_s", "learner_steps", "wall_s")
-
 
 class RankReports:
-    """Collects reports; of a single learner there is nothing to collect."""
+    """Collects the reports of all ranks. A single learner has nothing to collect.
+
+    Ranks report at times of their own. Between two reports of the first rank another may have
+    handed in none, one or several. Each is merged exactly once. Of a rank that handed in none,
+    totals and levels stand as they were last reported.
+    """
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._store: Any = None
+        self._num_handed_in = 0
+        # By other rank: reports read so far, and the values that still stand.
+        self._num_read: defaultdict[int, int] = defaultdict(int)
+        self._standing: defaultdict[int, dict[str, float]] = defaultdict(dict)
 
     def merge(self, report: dict[str, float]) -> dict[str, float]:
-        """Returns the report of all ranks on the first, and `report` on the others.
+        """Returns the report of all ranks on the first rank, and `report` on the others.
 
-        Before the ranks have met, which the first update shows, each is alone.
+        The first update shows that the ranks have met. Before it each rank reports alone.
         """
         if self._place.size == 1 or not report["learner_steps"]:
             return report
         try:
-            return merge_reports([report, *self._exchange(report)])
+            self._connect()
+            if self._place.rank:
+                self._hand_in(report)
+                return report
+            return merge_ranks([report, *map(self._collect, range(1, self._place.size))])
         except dist.DistError:
-            # torchrun keeps the store, and ends before those whom it tells to end.
+            # torchrun keeps the store, and may end before the ranks that it stops.
             return report
 
-    def _exchange(self, report: dict[str, float]) -> list[dict[str, float]]:
-        """Hands in the report of another rank than the first; gives those of all to that."""
+    def _connect(self) -> None:
         if self._store is None:
             address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
             self._store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
                 address, port, is_master=False, timeout=_TIMEOUT
             )
-        if self._place.rank:
-            self._store.set(_key(self._place.rank), json.dumps(report))
-            return []
-        keys = [_key(rank) for rank in range(1, self._place.size)]
-        return [json.loads(self._store.get(key)) for key in keys if self._store.check([key])]
+
+    def _hand_in(self, report: dict[str, float]) -> None:
+        self._store.set(_key(self._place.rank, self._num_handed_in), encode_report(report))
+        self._num_handed_in += 1
+
+    def _collect(self, rank: int) -> dict[str, float]:
+        """Returns what another rank reported since the last call, and what stands from before."""
+        windows = [self._standing[rank]]
+        while self._store.check([key := _key(rank, self._num_read[rank])]):
+            windows.append(decode_report(self._store.get(key)))
+            self._store.delete_key(key)
+            self._num_read[rank] += 1
+        merged = merge_windows(windows)
+        self._standing[rank] = {
+            name: value for name, value in merged.items() if metric_of(name).kind.stands
+        }
+        return merged
 
 
-def merge_reports(reports: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Returns one report: counts added up, largest values of maxima, means of the rest.
-
-    Args:
-      reports: by rank; the first one's totals stand for all.
-    """
-    names = dict.fromkeys(name for report in reports for name in report)
-    return {name: _merged(name, [r[name] for r in reports if name in r]) for name in names}
-
-
-def _merged(name: str, values: Sequence[float]) -> float:
-    if name in _AS_THE_FIRST:
-        return values[0]
-    if name in _SUMS:
-        return sum(values)
-    if any(fnmatchcase(name, pattern) for pattern in _MAXIMA):
-        return max(values)
-    return sum(values) / len(values)
-
-
-def _key(rank: int) -> str:
-    # Reports of before a restart are not those of now.
-    return f"seed/report/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{rank}"
+def _key(rank: int, number: int) -> str:
+    """Returns where a rank's report lies. Reports from before a restart have other keys."""
+    return f"seed/report/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{rank}/{number}"

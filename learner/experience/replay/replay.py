@@ -24,6 +24,7 @@ from learner.experience.replay.sample_ratio import SampleRatio
 from learner.experience.replay.sequence_store import SequenceStore
 from learner.experience.replay.sum_tree import SumTree, check_priorities
 from learner.records import Completed, Unrolls, map_tensors
+from learner.reporting.merging import Weighted
 from seed.errors import ConfigError, expected
 
 _LOG = logging.getLogger(__name__)
@@ -174,7 +175,7 @@ class Replay:
             count, total = self._num_sequences, self._tree.total
         report: dict[str, float] = {"replay/sequences": count}
         if count:
-            report["replay/priority_mean"] = total / count
+            report["replay/priority_mean"] = Weighted(total / count, count)
             report["replay/gib"] = self.held_bytes / GIB
         ratio = self._ratio.samples_per_insert()
         if ratio is not None:

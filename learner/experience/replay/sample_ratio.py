@@ -1,12 +1,13 @@
-"""Keeps a set number of samples per insert, by letting whoever is ahead wait.
+"""Keeps a set number of samples per insert: the side that is ahead waits.
 
-`insert` is called by the inference thread, `sample` by the one that loads batches,
-`close` by whoever stops the run.
+The inference thread calls `insert`, the thread that loads batches calls `sample`, and the
+thread that stops the run calls `close`.
 """
 
 import threading
 
 from learner.concurrency.stopping import Stopped
+from learner.reporting.merging import Weighted
 
 
 class SampleRatio:
@@ -61,11 +62,14 @@ class SampleRatio:
             self._closed = True
             self._changed.notify_all()
 
-    def samples_per_insert(self) -> float | None:
-        """Returns the ratio kept so far, not counting the first `min_size` inserts."""
+    def samples_per_insert(self) -> Weighted | None:
+        """Returns the ratio kept so far, which weighs as many inserts as it is taken over.
+
+        The first `min_size` inserts do not count. None if there are no others yet.
+        """
         with self._changed:
             counted = self._inserted - self._min_size
-            return self._sampled / counted if counted > 0 else None
+            return Weighted(self._sampled / counted, counted) if counted > 0 else None
 
     def state_dict(self) -> dict[str, int | float]:
         """Returns what a checkpoint keeps."""

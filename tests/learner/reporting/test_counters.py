@@ -1,4 +1,4 @@
-"""Totals of a run: counted once by whatever thread, reported, saved and restored."""
+"""Totals of a run: each thread counts once; totals are reported, saved and restored."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from learner.checkpoint import load_checkpoint, save_checkpoint
 from learner.reporting.counters import RETURN_WINDOW, Counters
+from learner.reporting.merging import weight_of
 from seed.wire import Episode
 from tests.learner.builders import TIMEOUT_S, in_thread
 
@@ -41,6 +42,26 @@ def test_means_cover_the_games_since_the_last_report() -> None:
     assert report["episodes"] == 3
 
 
+def test_means_weigh_the_games_that_they_are_taken_over() -> None:
+    """So that several learners' means can be merged."""
+    counters = Counters()
+    for number in range(RETURN_WINDOW + 5):
+        counters.add_episode(episode(number), is_eval=False)
+    counters.report()
+    counters.add_episode(episode(0.0), is_eval=False)
+    counters.add_episode(episode(0.0), is_eval=True)
+    counters.add_episode(episode(0.0), is_eval=True)
+    report = counters.report()
+    weights = {name: weight_of(value) for name, value in report.items() if "mean" in name}
+    assert weights == {
+        "episode/return_mean": 1,
+        "episode/length_mean": 1,
+        "eval/return_mean": 2,
+        "eval/length_mean": 2,
+        "episode/return_mean_100": RETURN_WINDOW,
+    }
+
+
 def test_mean_over_no_game_is_absent() -> None:
     """Never NaN, and never 0, which could be a score."""
     counters = Counters()
@@ -54,7 +75,7 @@ def test_mean_over_no_game_is_absent() -> None:
 
 
 def test_window_mean_is_over_the_last_hundred_games() -> None:
-    """Whatever reports were made in between."""
+    """Reports in between do not change it."""
     counters = Counters()
     for number in range(RETURN_WINDOW + 50):
         counters.add_episode(episode(number), is_eval=False)

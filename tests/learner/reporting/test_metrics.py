@@ -1,5 +1,6 @@
 """Metrics: what each kind of value reports over a window, and where a thread's time goes."""
 
+import math
 import threading
 from functools import partial
 from pathlib import Path
@@ -8,7 +9,8 @@ from time import thread_time
 import numpy as np
 import pytest
 
-from learner.reporting.metrics import Metrics, is_known
+from learner.reporting.merging import weight_of
+from learner.reporting.metrics import Metrics
 
 
 class FakeTime:
@@ -24,11 +26,31 @@ class FakeTime:
 
 
 def test_mean_is_weighted() -> None:
-    """A batch of three counts three times."""
+    """A batch of three counts three times, here and where means of ranks are merged."""
     metrics = Metrics()
     metrics.mean("x", 1.0, weight=3)
     metrics.mean("x", 5.0)
-    assert metrics.drain() == {"x": 2.0}
+    report = metrics.drain()
+    assert report == {"x": 2.0}
+    assert weight_of(report["x"]) == 4
+
+
+def test_median_weighs_its_observations_and_shares_weigh_seconds() -> None:
+    """So that a rank that answers more, or reports less often, counts more."""
+    time = FakeTime()
+    metrics = Metrics(time)
+    metrics.percentiles("x", np.ones((2, 3)))
+    metrics.watch_cpu("server", lambda: 0.5 * time.now_s)
+    metrics.clock("trainer").switch("wait")
+    time.now_s += 5
+    report = metrics.drain()
+    weights = {name: weight_of(value) for name, value in report.items()}
+    assert weights == {
+        "x_p50": 6,
+        "x_p99": 1,
+        "time/trainer_wait_share": 5,
+        "time/server_busy_share": 5,
+    }
 
 
 def test_mean_over_nothing_is_absent() -> None:
@@ -59,8 +81,16 @@ def test_max_and_sum_of_negative_values() -> None:
     assert metrics.drain() == {"max": -1.0, "sum": -6.0}
 
 
-def test_gauge_holds_until_set_anew() -> None:
-    """A level that nobody changed is still the level."""
+def test_maximum_is_nan_once_a_value_is() -> None:
+    """A golden check that fails by NaN is not hidden by the next one."""
+    metrics = Metrics()
+    for value in (1.0, math.nan, 0.5):
+        metrics.max("max", value)
+    assert math.isnan(metrics.drain()["max"])
+
+
+def test_gauge_holds_until_set_again() -> None:
+    """A level that was not set again is still the level."""
     metrics = Metrics()
     metrics.gauge("x", 2)
     assert metrics.drain() == {"x": 2.0}
@@ -79,13 +109,16 @@ def test_percentiles_cover_the_whole_window() -> None:
     assert metrics.drain() == {"x_p50": 50.0, "x_p99": 99.0}
 
 
-def test_report_holds_plain_floats() -> None:
+def test_report_holds_floats() -> None:
     """Neither integers nor NumPy's own types, which would not go into JSON."""
     metrics = Metrics()
     metrics.gauge("gauge", 3)
     metrics.max("max", 1)
+    metrics.mean("mean", np.float64(1))
     metrics.percentiles("x", np.ones(2))
-    assert {type(value) for value in metrics.drain().values()} == {float}
+    values = metrics.drain().values()
+    assert len(values) == 5
+    assert all(isinstance(x, float) and not isinstance(x, np.generic) for x in values)
 
 
 def test_clock_shares_add_up_to_one() -> None:
@@ -147,7 +180,7 @@ def test_busy_share_is_of_the_watched_thread_and_ends_with_it() -> None:
     assert report["time/waiting_busy_share"] < 0.02
     may_end.set()
     waiting.join()
-    # Python has done with a thread a moment before the system has (Linux).
+    # The system ends a thread a moment after Python does (Linux).
     while Path(f"/proc/self/task/{waiting.native_id}").exists():
         threading.Event().wait(0.001)
     time.now_s += 1
@@ -155,7 +188,7 @@ def test_busy_share_is_of_the_watched_thread_and_ends_with_it() -> None:
 
 
 def test_of_several_threads_by_one_name_the_busiest_counts() -> None:
-    """As they work side by side, it is the first to be at its limit."""
+    """The threads work side by side, and the busiest is the first to reach its limit."""
     time = FakeTime()
     metrics, used_s = Metrics(time), {"first": 0.0, "second": 0.0}
 
@@ -176,7 +209,7 @@ def test_of_several_threads_by_one_name_the_busiest_counts() -> None:
 
 
 def test_no_value_is_lost_or_counted_twice_between_threads() -> None:
-    """Three writers against a reader that drains all the while."""
+    """Three threads write while a fourth drains."""
     metrics = Metrics()
     writing = threading.Barrier(4)
 
@@ -195,18 +228,3 @@ def test_no_value_is_lost_or_counted_twice_between_threads() -> None:
         total += metrics.drain().get("sum", 0.0)
     total += metrics.drain().get("sum", 0.0)
     assert total == 6000
-
-
-@pytest.mark.parametrize(
-    ("name", "known"),
-    [
-        ("env_steps", True),
-        ("loss/value", True),
-        ("time/trainer_wait_share", True),
-        ("env_steps_total", False),
-        ("loss", False),
-    ],
-)
-def test_table_of_names_knows_its_patterns(name: str, known: bool) -> None:
-    """Patterns cover families, not typing errors."""
-    assert is_known(name) is known

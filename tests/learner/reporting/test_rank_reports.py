@@ -1,43 +1,88 @@
-"""Reports of several learners made one."""
+"""Reports of several learners, handed in through a store and merged by the first."""
+
+from typing import NamedTuple
 
 import pytest
 import torch.distributed as dist
 
 from learner.config.torchrun import Place
-from learner.reporting.rank_reports import RankReports, merge_reports
+from learner.reporting.merging import Weighted
+from learner.reporting.rank_reports import RankReports
 
 
-def report(**values: float) -> dict[str, float]:
-    """Returns a report, "_" in place of "/"."""
-    return {"learner_steps": 9.0} | {name.replace("__", "/"): x for name, x in values.items()}
+class TwoRanks(NamedTuple):
+    """Both ends of the exchange, and the store that torchrun would keep."""
+
+    first: RankReports
+    second: RankReports
+    store: dist.TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 
-def test_counts_add_up_and_levels_are_averaged() -> None:
-    """What all agree on is taken from the first; what only some have counts for them."""
-    first = report(env_steps=100, episodes=4, actors__connected=1, loss__total=2.0, a__b_max=5)
-    second = report(env_steps=90, episodes=6, actors__connected=3, loss__total=4.0, a__b_max=9)
-    second["inference/latency_ms_p99"] = 7.0
-    assert merge_reports([first, second]) == report(
-        env_steps=100,
-        episodes=10,
-        actors__connected=4,
-        loss__total=3.0,
-        a__b_max=9,
-        inference__latency_ms_p99=7.0,
-    )
-
-
-def test_first_learner_gets_the_newest_report_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through a real store; the others keep their own."""
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> TwoRanks:
+    """Two learners that have met."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True)  # pyright: ignore[reportPrivateImportUsage]
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(store.port))
-    first, second = RankReports(Place(0, 2, 0)), RankReports(Place(1, 2, 1))
-    assert first.merge(report(episodes=1)) == report(episodes=1)
-    for episodes in (2, 5):
-        mine = report(episodes=episodes)
-        assert second.merge(mine) == mine
-    assert first.merge(report(episodes=1)) == report(episodes=6)
+    return TwoRanks(RankReports(Place(0, 2, 0)), RankReports(Place(1, 2, 1)), store)
+
+
+def report(**values: float) -> dict[str, float]:
+    """Returns a report of a learner that trains, "__" in place of "/"."""
+    return {"learner_steps": 9.0} | {name.replace("__", "/"): x for name, x in values.items()}
+
+
+def test_first_learner_merges_and_the_others_keep_their_own(ranks: TwoRanks) -> None:
+    """Means with the weights that came along."""
+    mine = report(episodes=4, episode__return_mean=Weighted(3, 2), replay__gib=1.5)
+    theirs = report(episodes=6, episode__return_mean=Weighted(7, 6), replay__gib=0.5)
+    assert ranks.second.merge(theirs) == theirs
+    assert ranks.first.merge(mine) == report(episodes=10, episode__return_mean=6.0, replay__gib=2.0)
+
+
+def test_every_report_of_another_rank_is_merged_once(ranks: TwoRanks) -> None:
+    """Two reports since the last one count together, and not again in the next."""
+    for refused, episodes in ((1, 2), (2, 5)):
+        ranks.second.merge(report(episodes=episodes, actors__refused=refused))
+    mine = report(episodes=1, actors__refused=10)
+    assert ranks.first.merge(mine) == report(episodes=6, actors__refused=13)
+    assert ranks.first.merge(mine)["actors/refused"] == 10
+    ranks.second.merge(report(episodes=7, actors__refused=4))
+    assert ranks.first.merge(mine) == report(episodes=8, actors__refused=14)
+
+
+def test_levels_stand_until_a_rank_reports_again(ranks: TwoRanks) -> None:
+    """A rank that is slow to report has not lost its actors; its window's values are not known."""
+    ranks.second.merge(
+        report(actors__connected=3, episode__return_mean_100=Weighted(4, 1), policy__lag_max=8)
+    )
+    mine = report(actors__connected=1, episode__return_mean_100=Weighted(0, 3), policy__lag_max=2)
+    both = report(actors__connected=4, episode__return_mean_100=1.0)
+    assert ranks.first.merge(mine) == both | {"policy/lag_max": 8}
+    assert ranks.first.merge(mine) == both | {"policy/lag_max": 2}
+
+
+def test_other_rank_that_never_reported_takes_no_part(ranks: TwoRanks) -> None:
+    """The first reports alone."""
+    assert ranks.first.merge(report(episodes=1)) == report(episodes=1)
+
+
+def test_store_does_not_grow(ranks: TwoRanks) -> None:
+    """Reports that were read are deleted: a run may make millions."""
+    before = ranks.store.num_keys()
+    for episodes in range(5):
+        ranks.second.merge(report(episodes=episodes))
+        ranks.first.merge(report(episodes=1))
+    assert ranks.store.num_keys() == before
+
+
+def test_reports_from_before_a_restart_are_not_read(
+    ranks: TwoRanks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun keeps the store when it starts the ranks again."""
+    ranks.second.merge(report(episodes=100))
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert ranks.first.merge(report(episodes=1)) == report(episodes=1)
 
 
 def test_learners_that_have_not_met_report_alone() -> None:

@@ -12,7 +12,8 @@ from learner.agents.base import LossOutput
 from learner.config.run_config import OptimizerConfig
 from learner.experience.base import Batch
 from learner.records import Unrolls
-from learner.reporting.metrics import Metrics, is_known
+from learner.reporting.metric_table import is_known
+from learner.reporting.metrics import Metrics
 from learner.training.finite_guard import MAX_DUMPS, FiniteGuard, named_tensors
 from learner.training.trainer import Trainer
 from seed.errors import NonFiniteLossError

@@ -14,7 +14,8 @@ from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import NetworkConfig, OptimizerConfig
 from learner.experience.base import Batch
 from learner.records import Unrolls
-from learner.reporting.metrics import Metrics, is_known
+from learner.reporting.metric_table import is_known
+from learner.reporting.metrics import Metrics
 from learner.training.trainer import Trainer
 from tests.learner.builders import (
     SCREEN,

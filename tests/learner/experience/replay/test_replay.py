@@ -11,6 +11,7 @@ from learner.concurrency.stopping import Stopped
 from learner.experience.replay.memory import GIB
 from learner.experience.replay.replay import SMALLEST_PRIORITY
 from learner.records import Unrolls
+from learner.reporting.merging import weight_of
 from tests.learner.builders import TIMEOUT_S, WatchedCondition, assert_same, in_thread
 from tests.learner.experience.replay.replays import (
     NUM_ROWS,
@@ -206,14 +207,18 @@ def test_report_says_nothing_of_nothing() -> None:
 
 
 def test_report_says_what_is_held_and_how_it_is_sampled() -> None:
-    """By the names in the metrics' list."""
+    """By the names of the table of metrics, and with weights where the table asks for them."""
     replay = make_replay(min_size=1, samples_per_insert=1.0, batch_size=2)
     fill(replay, range(4))
     update_all(replay, [1.0, 2.0, 6.0])
     replay.sample()
-    assert replay.report() == {
+    report = replay.report()
+    assert report == {
         "replay/sequences": 3,
         "replay/gib": replay.held_bytes / GIB,
         "replay/priority_mean": 3.0,
         "replay/samples_per_insert": 1.0,
     }
+    # Where replays of several learners are merged: by sequences held, and by inserts that count.
+    assert weight_of(report["replay/priority_mean"]) == 3
+    assert weight_of(report["replay/samples_per_insert"]) == 2
