@@ -199,7 +199,7 @@ def _open_sinks(
     if place.size == 1 and is_seen:
         yield LiveView(f"{_run_dir(args).name} on {args.config.env.env_id}", total)
     else:
-        yield LogSink(total)
+        yield LogSink(total, num_learners=place.size)
 
 
 @contextlib.contextmanager

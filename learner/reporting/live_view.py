@@ -1,7 +1,7 @@
 """The terminal view of a run: progress, speed, learning and where time goes.
 
-Written to by the reporting thread; rich's own thread redraws it once a second so
-that the clock moves. Fits 80 columns. Used only where stdout is a terminal.
+The reporting thread writes to it. A thread of the library rich redraws it once a second,
+so that the clock moves. It fits 80 columns and is used only where stdout is a terminal.
 """
 
 import logging
@@ -18,20 +18,20 @@ from rich.text import Text
 
 from learner.reporting.verdict import verdict
 
-# Bars longer than this say nothing more, and the legend beside them needs the room.
+# A longer bar would show no more, and the legend beside it needs the room.
 _TIME_BAR_WIDTH = 16
 _SMALLEST_SHARE_IN_LEGEND = 0.02
 _ACTIVITY_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
 _IDLE_STYLE = "bright_black"
-# "wait": nothing to do; "blocked": the next part has no room.
+# "wait": the thread has nothing to do. "blocked": the next thread has no room for results.
 _IDLE_ACTIVITIES = frozenset({"wait", "blocked"})
 
-# How much the newest speed counts in the one that the remaining time is computed from.
+# The remaining time is computed from a smoothed speed, in which the newest has this weight.
 _SPEED_SMOOTHING = 0.2
 
 
 class LiveView:
-    """Shows the latest report until closed, which leaves it on the screen."""
+    """Shows the newest report. After `close` it stays on the screen."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class LiveView:
         console: Console | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Takes over the terminal's lower lines.
+        """Takes over the last lines of the terminal.
 
         Args:
-          title: What runs: run and preset, a few words.
-          total_env_steps: The budget that the bar shows progress to.
+          title: A few words on what runs: the run and its environment.
+          total_env_steps: The run's budget. The bar is full when it is spent.
           console: Where to draw; standard output by default.
           now: The clock, in seconds.
         """
@@ -64,7 +64,7 @@ class LiveView:
         self._live.start()
 
     def write(self, step: int, report: dict[str, float]) -> None:
-        """Shows `report`, made at env step `step`; absent values keep their last."""
+        """Shows `report`, made at env step `step`. Of absent values the last ones stay."""
         with self._lock:
             self._step = step
             self._report |= report
@@ -75,12 +75,12 @@ class LiveView:
         self._live.refresh()
 
     def show(self, message: str) -> None:
-        """Replaces the last line's message; a redraw within a second shows it."""
+        """Replaces the message in the last line. The next redraw shows it."""
         with self._lock:
             self._message = message
 
     def log_handler(self) -> logging.Handler:
-        """Returns a handler for log records: the newest is shown, warnings also stay above."""
+        """Returns a handler that shows the newest log record; warnings also stay above the view."""
         return _LiveViewHandler(self, self._live.console)
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class _LiveViewHandler(logging.Handler):
 
 
 def format_duration(seconds: float) -> str:
-    """Returns "1:02:03", or "2d 01:02" from a day on."""
+    """Returns hours, minutes and seconds as "1:02:03"; from one day on "2d 01:02"."""
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 24:
@@ -139,7 +139,7 @@ def format_count(count: float) -> str:
     if round(count) < 10_000:
         return f"{count:,.0f}"
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        # A number that rounds up to the unit belongs to it: 999 950 is 1.00M.
+        # A number that rounds up to one unit is written in that unit: 999,950 is 1M.
         if count >= size * 0.9995:
             return (
                 f"{count / size:.3g}{unit}" if count < 100 * size else f"{count / size:.0f}{unit}"
@@ -161,9 +161,9 @@ def _progress(step: int, total: int, speed: float | None) -> Table:
 
 
 def _numbers(report: dict[str, float]) -> Table:
-    """Two columns of label and value; a value not reported yet is a dash.
+    """Returns two columns of labels and values. A value not reported yet is a dash.
 
-    Evaluation games have a row of their own, once there are any.
+    A row on evaluation games is there once such a game has ended.
     """
 
     def value(name: str, template: str) -> str:
@@ -212,7 +212,7 @@ def _batch_size(report: dict[str, float]) -> str:
 
 
 def _time_table(report: dict[str, float]) -> Table | None:
-    """One row a thread: a stacked bar and the shares that it is made of."""
+    """Returns a row for each thread: a stacked bar and the shares in it."""
     grid = Table.grid(padding=(0, 2), expand=True)
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(no_wrap=True, width=_TIME_BAR_WIDTH)
@@ -233,7 +233,7 @@ def _shares_by_thread(report: dict[str, float]) -> dict[str, dict[str, float]]:
 
 
 def _stacked_bar(shares: dict[str, float]) -> tuple[Text, Text]:
-    """Returns the bar and its legend; waiting is grey and comes last."""
+    """Returns the bar and its legend. Time spent waiting is grey and comes last."""
     work = [activity for activity in shares if activity not in _IDLE_ACTIVITIES]
     styles = {a: _ACTIVITY_STYLES[i % len(_ACTIVITY_STYLES)] for i, a in enumerate(work)}
     bar, legend = Text(), Text()

@@ -1,6 +1,7 @@
 """Where reports go: a JSON Lines file, TensorBoard, the log.
 
-Called by the one thread that reports. The terminal's sink is `live_view.py`.
+The thread that reports calls them. The terminal's sink is in `live_view.py`, Prometheus's
+in `prometheus.py`.
 """
 
 import json
@@ -11,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from torch.utils.tensorboard.summary import scalar
 from torch.utils.tensorboard.writer import SummaryWriter
 
+from learner.reporting.metric_table import metric_of
 from learner.reporting.verdict import verdict
 
 _LOG = logging.getLogger(__name__)
@@ -26,19 +29,19 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Lets go of files and terminal; no `write` follows."""
+        """Closes files and releases the terminal. No `write` follows."""
         ...
 
 
 class JsonlSink:
-    """One JSON object a line and a report, flushed, so that a kill costs no report.
+    """Writes each report as one line, a JSON object, and flushes it: a kill costs no report.
 
-    A value that is not finite is written as null: NaN is no JSON, and leaving it
-    out would hide a loss that diverged.
+    A value that is not finite is written as null. JSON has no NaN, and to leave the value out
+    would hide a loss that diverged.
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens `path` to append; what a killed run left of an unfinished line is cut off."""
+        """Opens `path` to append. An unfinished last line, which a kill may leave, is cut off."""
         _cut_unfinished_line(path)
         self._file = path.open("a", encoding="utf-8")
 
@@ -52,35 +55,49 @@ class JsonlSink:
 
 
 class TensorBoardSink:
-    """TensorBoard event files; the horizontal axis is env steps."""
+    """Writes TensorBoard event files: env steps are the horizontal axis.
+
+    TensorBoard shows the meaning and the unit of each metric beside its curve.
+    """
 
     def __init__(self, directory: Path, *, resumed_at: int | None = None) -> None:
         """Opens a new event file in `directory`.
 
         Args:
           directory: Where the run's event files are.
-          resumed_at: Env steps of the checkpoint that the run resumes; TensorBoard
-            forgets what an earlier process reported beyond it.
+          resumed_at: Env steps of the checkpoint that the run resumes. TensorBoard then
+            drops the values that an earlier process reported after that step.
         """
         self._writer = SummaryWriter(os.fspath(directory), purge_step=resumed_at)
+        self._described: set[str] = set()
 
     def write(self, step: int, report: dict[str, float]) -> None:
         for name, value in report.items():
-            self._writer.add_scalar(name, value, global_step=step)
+            self._add_scalar(name, value, step)
         self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
 
+    def _add_scalar(self, name: str, value: float, step: int) -> None:
+        """Does what `SummaryWriter.add_scalar` does, which takes no description."""
+        summary = scalar(name, value)
+        if name not in self._described:
+            summary.value[0].metadata.summary_description = metric_of(name).help
+            self._described.add(name)
+        assert self._writer.file_writer is not None, "there is one until `close`"
+        self._writer.file_writer.add_summary(summary, step)
+
 
 class SteadySink:
-    """Lets a run outlive the files of another sink: a full disk may be emptied.
+    """Keeps a run alive when another sink cannot write, for example because a disk is full.
 
-    What could not be written is lost, or comes later; it is said once, not every report.
+    A report that cannot be written is lost. The first failure in a row is logged, the
+    others are not.
     """
 
     def __init__(self, sink: Sink) -> None:
-        """Takes over `sink`."""
+        """Writes to `sink`, and closes it."""
         self._sink = sink
         self._is_failing = False
 
@@ -102,26 +119,30 @@ class SteadySink:
 
 
 class LogSink:
-    """One readable line a report, for runs without a terminal; what limits it when that changes."""
+    """Logs each report as one readable line, for runs without a terminal.
 
-    def __init__(self, total_env_steps: int) -> None:
-        """Reports progress towards `total_env_steps`."""
+    When another part begins to limit the run's speed, a second line says so.
+    """
+
+    def __init__(self, total_env_steps: int, *, num_learners: int = 1) -> None:
+        """Reports progress of `num_learners` that train together towards `total_env_steps`."""
         self._total_env_steps = total_env_steps
+        self._num_learners = num_learners
         self._limit = ""
 
     def write(self, step: int, report: dict[str, float]) -> None:
         _LOG.info("%s", format_report(step, self._total_env_steps, report))
-        told = verdict(report)
+        told = verdict(report, num_learners=self._num_learners)
         if told is not None and (limit := told.partition(":")[0]) != self._limit:
             self._limit = limit
             _LOG.info("%s", told)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing: the log stays open."""
 
 
 def format_report(step: int, total_env_steps: int, report: dict[str, float]) -> str:
-    """Returns the report as one line; what it does not hold is left out."""
+    """Returns the report as one line. Values that it does not hold are left out."""
     parts = [f"{step:,} of {total_env_steps:,} env steps ({step / total_env_steps:.1%})"]
     for name, template in (
         ("env_steps_per_s", "{:,.0f}/s"),
@@ -141,7 +162,7 @@ def format_report(step: int, total_env_steps: int, report: dict[str, float]) -> 
 
 
 def _cut_unfinished_line(path: Path) -> None:
-    """Truncates `path` behind its last newline; lines before it stay untouched."""
+    """Truncates `path` after its last newline."""
     if not path.exists():
         return
     with path.open("rb+") as file:

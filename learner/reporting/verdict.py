@@ -1,29 +1,30 @@
-"""One sentence on what limits a run's speed, from the report of where its threads' time goes.
+"""One sentence on what limits a run's speed, told from how its threads spend their time.
 
-For the terminal, the log and `seed bench`. Torch-free.
+Read by the terminal, the log and `seed bench`. Torch-free.
 """
 
 import math
 from collections.abc import Mapping
 
-# A thread that waits less than this share of its time is what the others wait for.
+# The other threads wait for a thread that itself waits less than this share of its time.
 _BUSY = 0.1
-# Acting that is held up more than this share of its time is ahead of training.
+# Training is slower than acting if it holds up acting for more than this share of the time.
 _HELD_UP = 0.1
 
-# Batches at least this full are as large as they can get.
+# Batches that are at least this full count as full.
 _FULL = 0.95
 
-# A server thread that is on a core so much has little left: it takes turns with acting at
-# Python's interpreter lock.
+# A server thread that is on a core for more than this share of the time limits the run: it
+# shares Python's interpreter lock with acting.
 _SERVING = 0.6
 
 
-def verdict(report: Mapping[str, float]) -> str | None:
-    """Returns what limits the run and what to do about it; None before it can be told.
+def verdict(report: Mapping[str, float], *, num_learners: int = 1) -> str | None:
+    """Returns what limits the run and what to do about it; None before the first update.
 
     Args:
       report: metrics by name, as in metrics.jsonl.
+      num_learners: learners that train together, of which `report` is the merged report.
     """
     trainer_waits = report.get("time/trainer_wait_share")
     acting_waits = report.get("time/inference_wait_share")
@@ -35,15 +36,9 @@ def verdict(report: Mapping[str, float]) -> str | None:
             f"training-bound: the trainer is busy {1 - trainer_waits:.0%} of the time and holds up "
             f"acting for {held_up:.0%}; more environments will not help"
         )
-    batch = report.get("inference/batch_size_mean", 0.0)
     envs = report.get("envs/connected", 0.0)
     if acting_waits < _BUSY:
-        is_capped = report.get("inference/fill_ratio", 0.0) >= _FULL and batch < _FULL * envs
-        knob = "max_inference_batch, which they fill" if is_capped else "envs_per_group"
-        return (
-            f"inference-bound: it is busy {1 - acting_waits:.0%} of the time, with batches of "
-            f"{batch:.0f} of {envs:.0f} environments; raise {knob}"
-        )
+        return _inference_bound(report, acting_waits, envs / num_learners)
     serving = report.get("time/server_busy_share", 0.0)
     if serving > _SERVING:
         return (
@@ -54,4 +49,21 @@ def verdict(report: Mapping[str, float]) -> str | None:
     return (
         f"environment-bound: the trainer waits {trainer_waits:.0%} of the time; about "
         f"{wanted:.0f} environments (now {envs:.0f}) on cores of their own would keep it busy"
+    )
+
+
+def _inference_bound(
+    report: Mapping[str, float], acting_waits: float, envs_per_learner: float
+) -> str:
+    """Returns the verdict on a run whose inference threads hardly ever wait.
+
+    A batch holds environments of one learner, so it is compared with those of one learner.
+    """
+    batch = report.get("inference/batch_size_mean", 0.0)
+    is_full = report.get("inference/fill_ratio", 0.0) >= _FULL
+    is_capped = is_full and batch < _FULL * envs_per_learner
+    knob = "max_inference_batch, which they fill" if is_capped else "envs_per_group"
+    return (
+        f"inference-bound: it is busy {1 - acting_waits:.0%} of the time, with batches of "
+        f"{batch:.0f} of {envs_per_learner:.0f} environments; raise {knob}"
     )

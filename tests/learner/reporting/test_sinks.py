@@ -12,6 +12,7 @@ from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from learner.reporting.live_view import LiveView, format_count, format_duration
+from learner.reporting.metric_table import metric_of
 from learner.reporting.sinks import JsonlSink, LogSink, Sink, TensorBoardSink
 
 REPORT = {
@@ -83,6 +84,17 @@ def test_tensorboard_has_env_steps_as_its_axis(tmp_path: Path) -> None:
     sink.close()
     events = EventAccumulator(str(tmp_path)).Reload()
     assert [(e.step, e.value) for e in events.Scalars("loss/value")] == [(10, 0.5), (20, 0.25)]
+
+
+def test_tensorboard_shows_meaning_and_unit(tmp_path: Path) -> None:
+    """Beside each curve, in words of the table; a curve is described once."""
+    sink = TensorBoardSink(tmp_path)
+    for step in (10, 20):
+        sink.write(step, {"loss/value": 0.5, "policy/lag_max": 2.0})
+    sink.close()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    for name in ("loss/value", "policy/lag_max"):
+        assert events.SummaryMetadata(name).summary_description == metric_of(name).help
 
 
 def test_tensorboard_forgets_what_is_beyond_the_resumed_step(tmp_path: Path) -> None:

@@ -58,9 +58,18 @@ def report(trainer_wait: float, inference_wait: float, blocked: float = 0.0) -> 
     ],
 )
 def test_verdict_names_the_limit_with_a_number(measured: dict[str, float], expected: str) -> None:
-    """Whoever never waits is who the others wait for."""
+    """The thread that never waits is the one that the others wait for."""
     got = verdict(measured)
     assert got is not None and got.startswith(expected)
+
+
+def test_batches_are_compared_with_the_environments_of_one_learner() -> None:
+    """Two learners that each act for all of their 64 environments are not held by a limit."""
+    measured = report(0.5, 0.04) | {"inference/fill_ratio": 1.0, "envs/connected": 128.0}
+    measured["inference/batch_size_mean"] = 64.0
+    told = verdict(measured, num_learners=2)
+    assert told is not None
+    assert told.endswith("with batches of 64 of 64 environments; raise envs_per_group")
 
 
 def test_nothing_is_said_before_anything_was_trained() -> None:
