@@ -67,6 +67,10 @@ format: $(STAMP) ## Format the code and mend what can be mended mechanically.
 protos: $(STAMP) ## Make seed/pb from protos/.
 	$(PROTOC) --python_out=. --grpc_python_out=. --pyi_out=. seed/pb/inference.proto
 
+.PHONY: docs
+docs: $(STAMP) ## Make docs/metrics.md from the table of metrics.
+	$(BIN)/python -m learner.reporting.metrics_page docs/metrics.md
+
 protos-check: $(STAMP)
 	@made=$$(mktemp -d) && trap 'rm -rf "$$made"' EXIT && \
 	$(PROTOC) --python_out=$$made --grpc_python_out=$$made --pyi_out=$$made \
