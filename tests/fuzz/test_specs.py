@@ -98,7 +98,7 @@ def test_spec_is_played_or_refused(
     agent = agent_of(spec, config) if spec is not None else None
     if spec is None or agent is None:
         return
-    step = example_step(spec, agent, agent.build_network())
+    step = example_step(spec, agent).steps
     assert step.actions.shape == (1, 1)
     assert 0 <= int(step.actions) < spec.action.num_values
     assert all(torch.isfinite(x).all() for x in step.policy_outputs.values())

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import LossOutput
+from learner.agents.base import ActInput, LossOutput
 from learner.agents.r2d2 import R2D2Agent, R2D2Network
 from learner.algos.value_rescaling import inverse_rescale, rescale
 from learner.config.agent_config import R2D2Config
 from learner.config.run_config import NetworkConfig
-from learner.records import Rows, Unrolls, map_tensors, select_unrolls
+from learner.records import Batch, Rows, Unrolls, map_tensors, select_unrolls
 from tests.learner.builders import (
     NETWORKS,
     NUM_ACTIONS,
@@ -57,12 +57,14 @@ def sequences_for(agent: R2D2Agent, rng_seed: int = 1) -> Unrolls:
         state[name] = torch.randn(state[name].shape, generator=generator)
     unrolls = random_unrolls(agent.spec, NUM_ROWS, B, state, generator)
     recorded = torch.randn((NUM_ROWS, B, NUM_ACTIONS), generator=generator)
-    return unrolls._replace(policy_outputs={"q": recorded})
+    return unrolls._replace(steps=unrolls.steps._replace(policy_outputs={"q": recorded}))
 
 
-def loss_of(agent: R2D2Agent, network: nn.Module, unrolls: Unrolls) -> LossOutput:
-    """Returns the loss of sequences that are a whole batch, all weighing 1."""
-    return agent.loss(network, unrolls, agent.num_valid(unrolls))
+def loss_of(
+    agent: R2D2Agent, network: nn.Module, unrolls: Unrolls, weights: Tensor | None = None
+) -> LossOutput:
+    """Returns the loss of sequences that are a whole batch, all weighing 1 unless given."""
+    return agent.loss(network, Batch(unrolls, weights), agent.num_valid(unrolls), progress=0.0)
 
 
 def as_seen(agent: R2D2Agent, unrolls: Unrolls) -> Rows:
@@ -92,7 +94,7 @@ def two_unrolls(agent: R2D2Agent, network: nn.Module, unrolls: Unrolls) -> Tenso
 def without_starts(unrolls: Unrolls) -> Unrolls:
     """Returns the sequences with no first row: every step is valid, every state is kept."""
     rows = unrolls.steps.rows._replace(is_first=torch.zeros_like(unrolls.steps.rows.is_first))
-    return unrolls._replace(rows=rows)
+    return unrolls._replace(steps=unrolls.steps._replace(rows=rows))
 
 
 def literal_target(
@@ -145,7 +147,7 @@ def test_loss_and_priorities_equal_plain_sums_over_one_long_unroll(
     """Burn-in, masks, both networks, n-step targets, importance weights, across ends."""
     agent, network = make_agent_and_network(name)
     unrolls = sequences_for(agent, rng_seed)
-    output = agent.loss(network, unrolls, agent.num_valid(unrolls), WEIGHTS)
+    output = loss_of(agent, network, unrolls, WEIGHTS)
     online, target = (one_long_unroll(agent, x, unrolls) for x in (network.online, network.target))
     errors = literal_td_errors(agent, unrolls, online, target)
     losses = [0.5 * sum(error.item() ** 2 for error in sequence) for sequence in errors]
@@ -199,11 +201,12 @@ def test_parts_of_a_batch_add_up_to_it() -> None:
     count = agent.num_valid(unrolls)
     assert count.dtype == torch.float32
     assert count.item() == B
-    whole = agent.loss(network, unrolls, count, WEIGHTS)
-    outputs = [
-        agent.loss(network, select_unrolls(unrolls, start, stop), count, WEIGHTS[start:stop])
+    whole = agent.loss(network, Batch(unrolls, WEIGHTS), count, progress=0.0)
+    parts = [
+        Batch(select_unrolls(unrolls, start, stop), WEIGHTS[start:stop])
         for start, stop in ((0, 2), (2, B))
     ]
+    outputs = [agent.loss(network, part, count, progress=0.0) for part in parts]
     torch.testing.assert_close(outputs[0].loss + outputs[1].loss, whole.loss)
     of_parts = [gradients(network, output.loss) for output in outputs]
     for a, b, wanted in zip(*of_parts, gradients(network, whole.loss), strict=True):
@@ -220,7 +223,7 @@ def test_what_is_reported_are_means_over_the_valid_steps_of_each_sequence() -> N
     """Scalars without gradient, and without importance weights."""
     agent, network = make_agent_and_network()
     unrolls = sequences_for(agent)
-    output = agent.loss(network, unrolls, agent.num_valid(unrolls), WEIGHTS)
+    output = loss_of(agent, network, unrolls, WEIGHTS)
     online, target = (one_long_unroll(agent, x, unrolls) for x in (network.online, network.target))
     errors = literal_td_errors(agent, unrolls, online, target)
     valid = ~unrolls.steps.rows.is_first[BURN_IN + 1 :]
@@ -243,7 +246,7 @@ def test_batch_without_a_valid_step_teaches_nothing() -> None:
     agent, network = make_agent_and_network()
     unrolls = sequences_for(agent)
     rows = unrolls.steps.rows._replace(is_first=torch.ones_like(unrolls.steps.rows.is_first))
-    output = loss_of(agent, network, unrolls._replace(rows=rows))
+    output = loss_of(agent, network, unrolls._replace(steps=unrolls.steps._replace(rows=rows)))
     assert output.loss.item() == 0
     assert all(not gradient.any() for gradient in gradients(network, output.loss))
     assert all(value.isfinite() for value in output.metrics.values())
@@ -292,34 +295,37 @@ def test_target_network_is_copied_every_so_many_updates() -> None:
     assert not is_copied(network), "they share no memory"
 
 
-def acted_sequences(agent: R2D2Agent, network: nn.Module) -> Unrolls:
-    """Returns sequences that `network` acted row by row, with the state carried along."""
+def acted_sequences(agent: R2D2Agent, acting: nn.Module) -> Unrolls:
+    """Returns sequences that `acting` acted row by row, with the state carried along."""
     unrolls, generator = sequences_for(agent), seeded(3)
     state, q_values, actions = unrolls.initial_state, [], []
     for t in range(NUM_ROWS):
         row = map_tensors(lambda x, t=t: x[t : t + 1], unrolls.steps.rows)
-        acted = agent.act(network, row, state, slots=torch.arange(B), generator=generator)
+        acted = agent.act(acting, ActInput(row, state, slots=torch.arange(B)), generator)
         state = acted.state
         q_values.append(acted.policy_outputs["q"])
         actions.append(acted.actions)
     q_recorded = torch.stack(q_values).detach()
     assert q_recorded.dtype == torch.float32
-    return unrolls._replace(actions=torch.stack(actions), policy_outputs={"q": q_recorded})
+    steps = unrolls.steps._replace(actions=torch.stack(actions), policy_outputs={"q": q_recorded})
+    return unrolls._replace(steps=steps)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
     """Row by row with states carried, against one unroll; and not for other weights."""
     agent, network = make_agent_and_network(name)
-    unrolls = acted_sequences(agent, network)
+    acting = agent.acting_part(network)
+    unrolls = acted_sequences(agent, acting)
     assert unrolls.steps.rows.is_first.any()
-    ratios = agent.log_ratios(network, unrolls)
+    ratios = agent.log_ratios(acting, unrolls)
     assert ratios.shape == (NUM_ROWS, B)
     assert ratios.abs().max() < 1e-5
     other = with_random_weights(agent.build_network(), rng_seed=1)
-    assert agent.log_ratios(other, unrolls).abs().max() > 0.1
+    assert agent.log_ratios(agent.acting_part(other), unrolls).abs().max() > 0.1
     other.online.load_state_dict(network.online.state_dict())
-    assert torch.equal(agent.log_ratios(other, unrolls), ratios), "the target network acted"
+    of_other = agent.log_ratios(agent.acting_part(other), unrolls)
+    assert torch.equal(of_other, ratios), "the target network acted"
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -327,8 +333,9 @@ def test_first_priorities_are_those_of_the_loss_for_weights_that_acted(name: str
     """From what was recorded alone: no observations, no state, no network."""
     agent, network = make_agent_and_network(name)
     network.update_target()
-    unrolls = acted_sequences(agent, network)
-    blind = unrolls._replace(rows=unrolls.steps.rows._replace(observations=()), initial_state={})
+    unrolls = acted_sequences(agent, agent.acting_part(network))
+    rows = unrolls.steps.rows._replace(observations=())
+    blind = Unrolls(unrolls.steps._replace(rows=rows), initial_state={})
     got = agent.initial_priorities(blind)
     assert got.dtype == torch.float32
     expected = loss_of(agent, network, unrolls).priorities
@@ -342,7 +349,7 @@ def test_greedy_environments_take_the_best_action_and_others_explore() -> None:
     rows, slots = random_rows(agent.spec, 1, num_envs, seeded(4)), torch.arange(num_envs)
     greedy = slots % 2 == 0
     mixed, exploring = (
-        agent.act(network, rows, {}, slots=slots, generator=seeded(5), greedy=mask)
+        agent.act(network.online, ActInput(rows, {}, slots, greedy=mask), seeded(5))
         for mask in (greedy, None)
     )
     assert mixed.actions.dtype == torch.int64
@@ -360,7 +367,7 @@ def test_environment_explores_as_its_slot_or_evaluation_says() -> None:
     num_rows = 12_000
     rows = random_rows(agent.spec, 1, num_rows, seeded(8))
     slots = torch.arange(num_rows) % 3
-    acted = agent.act(network, rows, {}, slots=slots, generator=seeded(9), greedy=slots == 2)
+    acted = agent.act(network.online, ActInput(rows, {}, slots, greedy=slots == 2), seeded(9))
     best = acted.policy_outputs["q"].argmax(-1)
     for slot, epsilon in enumerate((0.8, 0.8**2, 0.3)):
         strayed = (acted.actions != best)[slots == slot].float().mean().item()
@@ -375,7 +382,8 @@ def test_network_sees_rewards_of_any_size_rescaled_and_none_clipped() -> None:
 
     def acted(reward: float) -> Tensor:
         raw = rows._replace(rewards=torch.full((1, B), reward))
-        output = agent.act(network, raw, state, slots=torch.arange(B), generator=seeded())
+        inputs = ActInput(raw, state, slots=torch.arange(B))
+        output = agent.act(network.online, inputs, seeded())
         seen = rows._replace(rewards=rescale(0.1 * raw.rewards, 1e-3))
         torch.testing.assert_close(output.policy_outputs["q"], network.online(seen, state)[0][0])
         return output.policy_outputs["q"]

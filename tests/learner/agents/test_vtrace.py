@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from learner.agents.base import ActInput
 from learner.agents.registry import make_agent
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import VTraceConfig
@@ -37,7 +38,7 @@ SLOTS = torch.arange(B)
 def without_starts(unrolls: Unrolls) -> Unrolls:
     """Returns the unrolls with no first row: every step is valid."""
     rows = unrolls.steps.rows._replace(is_first=torch.zeros_like(unrolls.steps.rows.is_first))
-    return unrolls._replace(rows=rows)
+    return unrolls._replace(steps=unrolls.steps._replace(rows=rows))
 
 
 def test_statistics_take_note_of_the_batch() -> None:
@@ -60,13 +61,14 @@ def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
     state, outputs, actions = agent.initial_state(B, CPU), [], []
     for t in range(T + 1):
         row = map_tensors(lambda x, t=t: x[t : t + 1], unrolls.steps.rows)
-        acted = agent.act(network, row, state, slots=SLOTS, generator=generator)
+        acted = agent.act(network, ActInput(row, state, SLOTS), generator)
         state = acted.state
         outputs.append(acted.policy_outputs["logits"])
         actions.append(acted.actions)
-    unrolls = unrolls._replace(
+    steps = unrolls.steps._replace(
         actions=torch.stack(actions), policy_outputs={"logits": torch.stack(outputs)}
     )
+    unrolls = unrolls._replace(steps=steps)
     ratios = agent.log_ratios(network, unrolls)
     assert ratios.shape == (T + 1, B)
     assert ratios.abs().max() < 1e-5
@@ -84,14 +86,14 @@ def test_greedy_environments_take_the_likeliest_action_and_others_sample() -> No
     rows = random_rows(agent.spec, 1, num_envs, seeded(4))
     greedy = torch.arange(num_envs) % 2 == 0
     mixed, sampled = (
-        agent.act(network, rows, {}, slots=SLOTS, generator=seeded(5), greedy=mask)
+        agent.act(network, ActInput(rows, {}, SLOTS, greedy=mask), seeded(5))
         for mask in (greedy, None)
     )
     assert mixed.actions.dtype == torch.int64
     likeliest = mixed.policy_outputs["logits"].argmax(-1)
     assert torch.equal(mixed.actions[greedy], likeliest[greedy])
-    assert torch.equal(mixed.actions[~greedy], sampled.steps.actions[~greedy])
-    assert not torch.equal(sampled.steps.actions[greedy], likeliest[greedy])
+    assert torch.equal(mixed.actions[~greedy], sampled.actions[~greedy])
+    assert not torch.equal(sampled.actions[greedy], likeliest[greedy])
 
 
 def test_actions_are_drawn_from_the_policy() -> None:
@@ -99,7 +101,7 @@ def test_actions_are_drawn_from_the_policy() -> None:
     agent, network = make_agent_and_network()
     rows = random_rows(agent.spec, 1, 1, seeded(6))
     rows = map_tensors(lambda x: x.expand(-1, 20_000, *x.shape[2:]), rows)
-    output = agent.act(network, rows, {}, slots=SLOTS, generator=seeded(7))
+    output = agent.act(network, ActInput(rows, {}, SLOTS), seeded(7))
     frequencies = torch.bincount(output.actions, minlength=NUM_ACTIONS) / 20_000
     probabilities = torch.softmax(output.policy_outputs["logits"][0], -1)
     torch.testing.assert_close(frequencies, probabilities, atol=0.015, rtol=0)
@@ -118,11 +120,12 @@ def test_network_sees_scaled_and_clipped_rewards() -> None:
     def logits(reward: float) -> Tensor:
         rows = unrolls.steps.rows._replace(rewards=torch.full((T + 1, B), reward))
         row = map_tensors(lambda x: x[:1], rows)
-        acted = agent.act(network, row, {}, slots=SLOTS, generator=seeded())
+        acted = agent.act(network, ActInput(row, {}, SLOTS), seeded())
         seen = row._replace(rewards=torch.full((1, B), min(max(0.1 * reward, -1.0), 2.0)))
         torch.testing.assert_close(acted.policy_outputs["logits"], network(seen, {})[0].logits[0])
         recorded = {"logits": acted.policy_outputs["logits"].expand(T + 1, B, NUM_ACTIONS)}
-        trained = agent.log_ratios(network, unrolls._replace(rows=rows, policy_outputs=recorded))
+        steps = unrolls.steps._replace(rows=rows, policy_outputs=recorded)
+        trained = agent.log_ratios(network, unrolls._replace(steps=steps))
         assert trained[0].abs().max() < 1e-5
         return acted.policy_outputs["logits"]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from learner.agents.base import LossOutput
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import VTraceConfig
-from learner.records import Unrolls, select_unrolls
+from learner.records import Batch, Unrolls, select_unrolls
 from tests.learner.agents.vtrace_agents import B, T, loss_of, make_agent_and_network, unrolls_for
 from tests.learner.builders import NETWORKS, NUM_ACTIONS
 
@@ -147,9 +147,9 @@ def test_parts_of_a_batch_add_up_to_it(reduction: str, entropy_target: float | N
     unrolls = unrolls_for(agent)
     count = agent.num_valid(unrolls)
     assert count.item() == num_valid(unrolls)
-    parts = [select_unrolls(unrolls, 0, 2), select_unrolls(unrolls, 2, B)]
-    whole = agent.loss(network, unrolls, count)
-    outputs = [agent.loss(network, part, count) for part in parts]
+    parts = [Batch(select_unrolls(unrolls, start, stop)) for start, stop in ((0, 2), (2, B))]
+    whole = agent.loss(network, Batch(unrolls), count, progress=0.0)
+    outputs = [agent.loss(network, part, count, progress=0.0) for part in parts]
     torch.testing.assert_close(outputs[0].loss + outputs[1].loss, whole.loss)
     of_parts = [gradients(network, output.loss) for output in outputs]
     for a, b, wanted in zip(*of_parts, gradients(network, whole.loss), strict=True):
@@ -188,11 +188,12 @@ def test_row_before_a_first_row_is_learned_from_only_as_bootstrap() -> None:
     rewards[1:][reset] = 99.0
     actions[:-1][reset] = (actions[:-1][reset] + 1) % NUM_ACTIONS
     logits[:-1][reset] = logits[:-1][reset].flip(-1)
-    other = unrolls._replace(
+    steps = unrolls.steps._replace(
         rows=unrolls.steps.rows._replace(rewards=rewards),
         actions=actions,
         policy_outputs={"logits": logits},
     )
+    other = unrolls._replace(steps=steps)
     assert loss_of(agent, network, other).loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -202,7 +203,7 @@ def test_nothing_is_learned_from_the_last_action() -> None:
     unrolls = unrolls_for(agent)
     actions = unrolls.steps.actions.clone()
     actions[-1] = (actions[-1] + 1) % NUM_ACTIONS
-    other = unrolls._replace(actions=actions)
+    other = unrolls._replace(steps=unrolls.steps._replace(actions=actions))
     assert torch.equal(loss_of(agent, network, other).loss, loss_of(agent, network, unrolls).loss)
 
 
@@ -215,7 +216,7 @@ def test_batch_without_a_valid_step_teaches_nothing(
     agent, network = make_agent_and_network(loss_reduction=reduction, entropy_target=entropy_target)
     unrolls = unrolls_for(agent)
     rows = unrolls.steps.rows._replace(is_first=torch.ones_like(unrolls.steps.rows.is_first))
-    output = loss_of(agent, network, unrolls._replace(rows=rows))
+    output = loss_of(agent, network, unrolls._replace(steps=unrolls.steps._replace(rows=rows)))
     assert output.loss.item() == 0
     assert all(not gradient.any() for gradient in gradients(network, output.loss))
     assert all(value.isfinite() for value in output.metrics.values())
@@ -231,7 +232,7 @@ def test_entropy_cost_follows_its_schedule(
     agent, network = make_agent_and_network(entropy_cost=0.02, entropy_cost_schedule=schedule)
     unrolls = unrolls_for(agent)
     outputs = [
-        agent.loss(network, unrolls, agent.num_valid(unrolls), progress=progress)
+        agent.loss(network, Batch(unrolls), agent.num_valid(unrolls), progress)
         for progress in (0.0, 0.75, 1.1)
     ]
     costs = [output.metrics["policy/entropy_cost"].item() for output in outputs]

@@ -9,7 +9,7 @@ from learner.agents.base import LossOutput
 from learner.agents.vtrace import VTraceAgent, VTraceNetwork
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import NetworkConfig
-from learner.records import Unrolls
+from learner.records import Batch, Unrolls
 from tests.learner.builders import (
     SCREEN,
     SPEED,
@@ -41,4 +41,4 @@ def unrolls_for(agent: VTraceAgent, rng_seed: int = 1) -> Unrolls:
 
 def loss_of(agent: VTraceAgent, network: nn.Module, unrolls: Unrolls) -> LossOutput:
     """Returns the loss of unrolls that are a whole batch."""
-    return agent.loss(network, unrolls, agent.num_valid(unrolls))
+    return agent.loss(network, Batch(unrolls), agent.num_valid(unrolls), progress=0.0)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from learner.agents.base import Agent
+from learner.agents.base import ActInput, Agent
 from learner.agents.r2d2 import R2D2Agent
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import R2D2Config, VTraceConfig
 from learner.config.run_config import NetworkConfig
-from learner.records import Unrolls, tensors_of
+from learner.records import Batch, Unrolls, tensors_of
 from tests.learner.builders import (
     SCREEN,
     SPEED,
@@ -49,7 +49,7 @@ def loss_and_gradient(agent: Agent, network: nn.Module) -> tuple[Tensor, Tensor]
     unrolls = unrolls_for(agent)
     weights = None if isinstance(agent, VTraceAgent) else torch.ones(B)
     network.zero_grad()
-    output = agent.loss(network, unrolls, agent.num_valid(unrolls), weights)
+    output = agent.loss(network, Batch(unrolls, weights), agent.num_valid(unrolls), progress=0.0)
     output.loss.backward()
     gradients = [p.grad for p in network.parameters() if p.grad is not None]
     assert all(x.dtype == torch.float32 for x in gradients)
@@ -75,14 +75,12 @@ def test_what_acting_records_is_float32(name: str) -> None:
     """Outputs of the policy and the state, which would lose a little more every step."""
     agent = make_agent(name, BFLOAT16)
     network = with_random_weights(agent.build_network())
-    rows = random_rows(SPEC, 1, B, seeded())
-    output = agent.act(
-        network,
-        rows,
-        agent.initial_state(B, torch.device("cpu")),
+    inputs = ActInput(
+        rows=random_rows(SPEC, 1, B, seeded()),
+        state=agent.initial_state(B, torch.device("cpu")),
         slots=torch.arange(B),
-        generator=seeded(),
     )
+    output = agent.act(agent.acting_part(network), inputs, seeded())
     floats = [
         x for x in tensors_of((output.policy_outputs, output.state)) if x.dtype != torch.uint8
     ]

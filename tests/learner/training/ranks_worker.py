@@ -12,8 +12,7 @@ from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import R2D2Config, VTraceConfig
 from learner.config.run_config import NetworkConfig, OptimizerConfig
 from learner.config.torchrun import Place
-from learner.experience.base import Batch
-from learner.records import Unrolls, select_unrolls
+from learner.records import Batch, Unrolls, select_unrolls
 from learner.reporting.metrics import Metrics
 from learner.training.ranks import Ranks
 from learner.training.trainer import Trainer

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from learner.agents.base import LossOutput
 from learner.config.run_config import OptimizerConfig
-from learner.experience.base import Batch
-from learner.records import Unrolls
+from learner.records import Batch, Unrolls
 from learner.reporting.metric_table import is_known
 from learner.reporting.metrics import Metrics
 from learner.training.finite_guard import MAX_DUMPS, FiniteGuard, named_tensors
@@ -36,12 +35,7 @@ class SteepAgent(FakeAgent):
         return torch.tensor(1.0)
 
     def loss(
-        self,
-        network: nn.Module,
-        unrolls: Unrolls,
-        num_valid: Tensor,
-        importance_weights: Tensor | None = None,
-        progress: float = 0.0,
+        self, network: nn.Module, batch: Batch, num_valid: Tensor, progress: float
     ) -> LossOutput:
         loss = next(network.parameters()).sum() * self.slope
         metric = torch.tensor(0.0) if self.hides_it else loss.detach()
@@ -143,9 +137,10 @@ def test_batch_is_written_out_to_be_looked_at(guarded: Guarded) -> None:
     path = guarded.directory / "update-1.safetensors"
     tensors = safetensors.torch.load_file(path)
     unrolls = numbered_unrolls([0, 1])
-    assert torch.equal(tensors["actions"], unrolls.steps.actions)
-    assert torch.equal(tensors["rows.rewards"], unrolls.steps.rows.rewards)
-    assert torch.equal(tensors["rows.observations.0"], unrolls.steps.rows.observations[0])
+    assert torch.equal(tensors["steps/actions"], unrolls.steps.actions)
+    assert torch.equal(tensors["steps/rows/rewards"], unrolls.steps.rows.rewards)
+    observations = unrolls.steps.rows.observations
+    assert torch.equal(tensors["steps/rows/observations/0"], observations[0])
     assert torch.equal(tensors["importance_weights"], torch.ones(2))
     with safetensors.safe_open(path, "pt") as file:
         assert file.metadata()["loss/total"] == "nan"
@@ -156,7 +151,11 @@ def test_tensors_are_named_by_their_path() -> None:
     state = {"h": torch.zeros(2, 3)}
     unrolls = random_unrolls(env_spec(), 5, 2, state, seeded())
     names = named_tensors(Batch(unrolls)).keys()
-    assert {"initial_state.h", "policy_outputs.logits", "rows.observations.0"} <= names
+    assert names >= {
+        "initial_state/h",
+        "steps/policy_outputs/logits",
+        "steps/rows/observations/0",
+    }
 
 
 def test_only_the_first_batches_are_written_out(tmp_path: Path) -> None:

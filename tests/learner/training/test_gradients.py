@@ -10,7 +10,7 @@ from learner.agents.base import LossOutput
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import NetworkConfig
-from learner.records import Unrolls
+from learner.records import Batch, Unrolls
 from learner.training.gradients import Gradients
 from tests.learner.builders import (
     SCREEN,
@@ -54,10 +54,10 @@ def test_parts_together_give_the_gradient_of_the_batch(
     agent = make_agent()
     network, unrolls = with_random_weights(agent.build_network()), unrolls_for(agent)
     agent.update_statistics(network, unrolls)
-    output = agent.loss(network, unrolls, agent.num_valid(unrolls))
+    output = agent.loss(network, Batch(unrolls), agent.num_valid(unrolls), progress=0.0)
     output.loss.backward()
     expected = gradients_of(network)
-    metrics, priorities = Gradients(agent, network, num_threads).compute(unrolls)
+    metrics, priorities = Gradients(agent, network, num_threads).compute(Batch(unrolls))
     assert priorities is None
     got = gradients_of(network)
     assert got.keys() == expected.keys()
@@ -74,10 +74,10 @@ def test_gradients_of_the_batch_before_are_forgotten(num_threads: int) -> None:
     agent = make_agent()
     network = with_random_weights(agent.build_network())
     gradients = Gradients(agent, network, num_threads)
-    gradients.compute(unrolls_for(agent, 1))
+    gradients.compute(Batch(unrolls_for(agent, 1)))
     expected = gradients_of(network)
-    gradients.compute(unrolls_for(agent, 2))
-    gradients.compute(unrolls_for(agent, 1))
+    gradients.compute(Batch(unrolls_for(agent, 2)))
+    gradients.compute(Batch(unrolls_for(agent, 1)))
     for name, got in gradients_of(network).items():
         assert torch.equal(got, expected[name]), name
 
@@ -87,7 +87,7 @@ def test_every_thread_sees_updates_of_weights_and_statistics() -> None:
     agent = make_agent()
     network, unrolls = with_random_weights(agent.build_network()), unrolls_for(agent)
     gradients = Gradients(agent, network, 3)
-    gradients.compute(unrolls)
+    gradients.compute(Batch(unrolls))
     torch.optim.SGD(network.parameters(), lr=0.1).step()
     agent.update_statistics(network, unrolls)
     assert_like_a_single_thread(agent, network, gradients)
@@ -100,9 +100,9 @@ def assert_like_a_single_thread(
 ) -> None:
     """Asserts that threads with an own past compute what a fresh single one does."""
     unrolls = unrolls_for(agent, 3)
-    gradients.compute(unrolls)
+    gradients.compute(Batch(unrolls))
     got = gradients_of(network)
-    Gradients(agent, network, 1).compute(unrolls)
+    Gradients(agent, network, 1).compute(Batch(unrolls))
     for name, wanted in gradients_of(network).items():
         torch.testing.assert_close(got[name], wanted, rtol=1e-4, atol=1e-5, msg=name)
 
@@ -114,7 +114,7 @@ def test_batch_of_one_unroll_needs_one_thread() -> None:
     unrolls = random_unrolls(
         agent.spec, 5, 1, agent.initial_state(1, torch.device("cpu")), seeded()
     )
-    metrics, _ = Gradients(agent, network, 4).compute(unrolls)
+    metrics, _ = Gradients(agent, network, 4).compute(Batch(unrolls))
     assert all(value.isfinite() for value in metrics.values())
 
 
@@ -126,7 +126,7 @@ def test_failure_on_any_thread_is_raised() -> None:
     # Only the last thread's part holds the action that does not exist.
     unrolls.steps.actions[0, -1] = 99
     with pytest.raises((IndexError, RuntimeError)):
-        Gradients(agent, network, 3).compute(unrolls)
+        Gradients(agent, network, 3).compute(Batch(unrolls))
 
 
 @pytest.mark.parametrize(("max_rows", "sizes"), [(1000, [3, 2]), (10, [2, 1, 2]), (1, [1] * 5)])
@@ -140,12 +140,12 @@ def test_no_part_is_larger_than_the_caches_hold(
     seen: list[int] = []
     loss = agent.loss
 
-    def watched(network: nn.Module, unrolls: Unrolls, *args: Any) -> LossOutput:
-        seen.append(unrolls.num_unrolls)
-        return loss(network, unrolls, *args)
+    def watched(network: nn.Module, batch: Batch, *args: Any) -> LossOutput:
+        seen.append(batch.unrolls.num_unrolls)
+        return loss(network, batch, *args)
 
     monkeypatch.setattr(agent, "loss", watched)
-    Gradients(agent, network, 2).compute(unrolls_for(agent))
+    Gradients(agent, network, 2).compute(Batch(unrolls_for(agent)))
     assert sorted(seen) == sorted(sizes)
 
 
@@ -156,12 +156,29 @@ def test_priorities_stay_in_the_order_of_the_batch(monkeypatch: pytest.MonkeyPat
     network = with_random_weights(agent.build_network())
     loss = agent.loss
 
-    def with_priorities(network: nn.Module, unrolls: Unrolls, *args: Any) -> LossOutput:
-        priorities = unrolls.steps.policy_versions[0].float()
-        return loss(network, unrolls, *args)._replace(priorities=priorities)
+    def with_priorities(network: nn.Module, batch: Batch, *args: Any) -> LossOutput:
+        priorities = batch.unrolls.steps.policy_versions[0].float()
+        return loss(network, batch, *args)._replace(priorities=priorities)
 
     monkeypatch.setattr(agent, "loss", with_priorities)
     unrolls = unrolls_for(agent)
-    _, priorities = Gradients(agent, network, 2).compute(unrolls)
+    _, priorities = Gradients(agent, network, 2).compute(Batch(unrolls))
     assert priorities is not None
     assert torch.equal(priorities, unrolls.steps.policy_versions[0].float())
+
+
+def test_each_unroll_keeps_its_importance_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of the batch is given the weights of its own unrolls."""
+    monkeypatch.setattr("learner.training.gradients.MAX_ROWS_ON_CPU", 10)
+    agent = make_agent()
+    network = with_random_weights(agent.build_network())
+    loss = agent.loss
+
+    def with_weights(network: nn.Module, batch: Batch, *args: Any) -> LossOutput:
+        return loss(network, batch, *args)._replace(priorities=batch.importance_weights)
+
+    monkeypatch.setattr(agent, "loss", with_weights)
+    weights = torch.linspace(0.1, 1.0, B)
+    _, seen = Gradients(agent, network, 2).compute(Batch(unrolls_for(agent), weights))
+    assert seen is not None
+    assert torch.equal(seen, weights)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learner.experience.base import Batch
+from learner.experience.base import Sample
 from learner.experience.fresh import FreshUnrolls
 from learner.records import Completed, Unrolls
 from learner.reporting.progress import Progress
@@ -22,10 +22,10 @@ class RecordingUnrolls(FreshUnrolls):
 
     def __init__(self, batch_size: int, *, queue_batches: int, sample_reuse: int) -> None:
         super().__init__(batch_size, queue_batches=queue_batches, sample_reuse=sample_reuse)
-        self.told: list[tuple[Batch, Tensor | None]] = []
+        self.told: list[tuple[Sample, Tensor | None]] = []
 
-    def trained(self, batch: Batch, priorities: Tensor | None) -> None:
-        self.told.append((batch, priorities))
+    def trained(self, sample: Sample, priorities: Tensor | None) -> None:
+        self.told.append((sample, priorities))
 
 
 class TrainingRun:
@@ -107,7 +107,8 @@ def test_experience_is_told_the_priorities_of_each_batch() -> None:
     run.run()
     told = [priorities.tolist() for _, priorities in run.experience.told if priorities is not None]
     assert told == [[0, 1], [2, 3]]
-    assert [batch.unrolls.steps.actions[0].tolist() for batch, _ in run.experience.told] == told
+    batches = [sample.batch for sample, _ in run.experience.told]
+    assert [batch.unrolls.steps.actions[0].tolist() for batch in batches] == told
 
 
 def test_agent_hears_of_each_update_once_it_is_made() -> None:

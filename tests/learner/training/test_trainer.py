@@ -12,8 +12,7 @@ from learner.agents.vtrace import VTraceAgent
 from learner.checkpoint import load_checkpoint, save_checkpoint
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import NetworkConfig, OptimizerConfig
-from learner.experience.base import Batch
-from learner.records import Unrolls
+from learner.records import Batch, Unrolls
 from learner.reporting.metric_table import is_known
 from learner.reporting.metrics import Metrics
 from learner.training.trainer import Trainer
@@ -108,7 +107,8 @@ def unrolls_of_versions(versions: list[int], is_first: list[int]) -> Unrolls:
     rows = unrolls.steps.rows._replace(
         is_first=torch.tensor(is_first, dtype=torch.bool).unsqueeze(1)
     )
-    return unrolls._replace(rows=rows, policy_versions=torch.tensor(versions).unsqueeze(1))
+    steps = unrolls.steps._replace(rows=rows, policy_versions=torch.tensor(versions).unsqueeze(1))
+    return unrolls._replace(steps=steps)
 
 
 def test_lag_is_measured_on_trained_steps_only() -> None:

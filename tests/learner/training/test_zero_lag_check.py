@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from learner.agents.base import ActInput
+from learner.agents.steps import make_step
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import NetworkConfig
-from learner.records import Unrolls, map_tensors
+from learner.records import Rows, Unrolls, map_tensors
 from learner.training.zero_lag_check import ZeroLagCheck
 from tests.learner.builders import (
     SCREEN,
@@ -48,7 +50,7 @@ def acted_by(*unrolls: list[int]) -> Unrolls:
     """Returns unrolls whose rows the given versions chose."""
     versions = torch.tensor(unrolls).T
     numbered = numbered_unrolls([0] * len(unrolls), num_rows=len(versions))
-    return numbered._replace(policy_versions=versions)
+    return numbered._replace(steps=numbered.steps._replace(policy_versions=versions))
 
 
 def test_nothing_is_compared_before_the_first_publication() -> None:
@@ -121,19 +123,19 @@ def acted_unrolls(agent: VTraceAgent, network: nn.Module, version: int) -> Unrol
     for t in range(agent.unroll_length + 1):
         row = map_tensors(lambda x, t=t: x[t : t + 1], rows)._replace(previous_actions=previous)
         with torch.inference_mode():
-            output = agent.act(network, row, state, slots=slots, generator=generator)
+            output = agent.act(network, ActInput(row, state, slots), generator)
+        steps.append(make_step(row, output, state, version).steps)
         previous, state = output.actions.unsqueeze(0), output.state
-        logits = {"logits": output.policy_outputs["logits"].unsqueeze(0)}
-        steps.append(
-            Unrolls(row, previous, logits, torch.full_like(previous, version), initial_state={})
-        )
-    merged = map_tensors(lambda *xs: torch.cat(xs), *steps)
-    return merged._replace(initial_state=initial)
+    return Unrolls(map_tensors(lambda *xs: torch.cat(xs), *steps), initial)
+
+
+def _with_rows(unrolls: Unrolls, rows: Rows) -> Unrolls:
+    return unrolls._replace(steps=unrolls.steps._replace(rows=rows))
 
 
 def _shift_rewards(unrolls: Unrolls) -> Unrolls:
     rows = unrolls.steps.rows
-    return unrolls._replace(rows=rows._replace(rewards=rows.rewards.roll(1, 0)))
+    return _with_rows(unrolls, rows._replace(rewards=rows.rewards.roll(1, 0)))
 
 
 def _forget_an_episode_start(unrolls: Unrolls) -> Unrolls:
@@ -141,11 +143,11 @@ def _forget_an_episode_start(unrolls: Unrolls) -> Unrolls:
     rows = unrolls.steps.rows
     previous = torch.cat([rows.previous_actions[:1], unrolls.steps.actions[:-1]])
     none = torch.zeros_like(rows.is_first)
-    return unrolls._replace(rows=rows._replace(is_first=none, previous_actions=previous))
+    return _with_rows(unrolls, rows._replace(is_first=none, previous_actions=previous))
 
 
 def _swap_states(unrolls: Unrolls) -> Unrolls:
-    # A first row would start anew whatever the state.
+    # A first row would make the state not matter.
     state = {name: torch.ones_like(x) for name, x in unrolls.initial_state.items()}
     return _forget_an_episode_start(unrolls)._replace(initial_state=state)
 
@@ -175,10 +177,11 @@ def test_what_acted_can_be_recomputed(lstm_size: int, center_images: bool) -> No
     assert deviation < 1e-5
     for number, fault in enumerate(FAULTS, start=4):
         check.published(network, number)
-        faulty = fault(unrolls)._replace(
-            policy_versions=torch.full_like(unrolls.steps.actions, number)
+        versions = torch.full_like(unrolls.steps.actions, number)
+        faulty = fault(unrolls)
+        deviation = check.compare(
+            faulty._replace(steps=faulty.steps._replace(policy_versions=versions))
         )
-        deviation = check.compare(faulty)
         assert deviation is not None
         assert deviation > 0.01
 
@@ -192,5 +195,6 @@ def test_actions_shifted_against_their_rows_are_a_bug(shift: int) -> None:
     actions = torch.tensor([[1], [2], [3], [1]])
     none = torch.zeros(4, 1, dtype=torch.bool)
     rows = unrolls.steps.rows._replace(previous_actions=actions.roll(1 + shift, 0), is_first=none)
+    shifted = unrolls._replace(steps=unrolls.steps._replace(rows=rows, actions=actions))
     with pytest.raises(AssertionError, match="shifted"):
-        check.compare(unrolls._replace(rows=rows, actions=actions))
+        check.compare(shifted)

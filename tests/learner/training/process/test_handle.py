@@ -10,16 +10,13 @@ from pathlib import Path
 from learner.reporting.progress import Progress
 from learner.training.ranks import Ranks
 from learner.training.process.handle import TrainerProcess
-from learner.training.local import LearnerHooks
+from learner.training.base import LearnerHooks, TrainingSetup
 from learner.config.presets import PRESETS
 
 hooks = LearnerHooks(acting_state=dict, on_finished=print, on_failure=print)
+config = PRESETS["catch-vtrace"].config
 trainer = TrainerProcess(
-    PRESETS["catch-vtrace"].config,
-    progress=Progress(),
-    ranks=Ranks(),
-    checkpoint_dir=Path("checkpoints"),
-    hooks=hooks,
+    TrainingSetup(config, Progress(), Ranks(), checkpoint_dir=Path("checkpoints"), hooks=hooks)
 )
 trainer.report()  # it is there, and deaf to SIGTERM
 raise SystemExit("something else went wrong")
