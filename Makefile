@@ -27,7 +27,7 @@ IMAGE_ENV = SEED_WHEELS="$${SEED_WHEELS-$(wildcard $(shell $(PYTHON) -m pip conf
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup train test check format protos protos-check pong pong-r2d2 memory replay-memory bench smoke certs up down \
+.PHONY: help setup train test check format protos protos-check pong pong-r2d2 memory bench smoke certs up down \
 	docker-test chaos elasticity clean
 
 help: ## Show this list.
@@ -96,10 +96,6 @@ memory: $(STAMP) ## Train a recall of 40 steps with and without memory; write do
 		$(BIN)/seed eval $$run --episodes 200 --json > $$run/eval.json; \
 	done; done
 	$(BIN)/python -m tools.memory_results runs/memory/* --name memory-recall-40
-
-replay-memory: $(STAMP) ## Measure what replay's sequences take, in memory and compressed.
-	$(BIN)/python tools/replay_memory.py
-	$(BIN)/python tools/replay_compression.py
 
 bench: $(STAMP) ## Measure this machine's ceilings, and the whole system against them.
 	$(BIN)/seed bench $(ARGS)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 TARGET_FRAMES_PER_S = (10_000, 100_000, 1_000_000)
 FRAMES_PER_STEP = 4  # of Atari
-BYTES_PER_STEP = 7_070  # both ways, 32 environments a message: tools/wire_bytes.py
+BYTES_PER_STEP = 7_070  # both ways, 32 environments a message: tools/wire_bytes.py at 8860f5a
 ENVS_PER_MESSAGE = "32"
 # Network -> case of `seed bench` that trains it once on each sample.
 NETWORKS = {"shallow": "pong-shallow-once", "Nature": "pong-nature-once"}
