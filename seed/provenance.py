@@ -1,6 +1,7 @@
-"""Of which code, on which machine: what stands beside a run's config and every measurement.
+"""Which code ran, by which command, on which machine.
 
-Used by every role at start-up, and by whatever writes a file of docs/results/.
+The learner writes it into a run's config.yaml; seed_bench and tools/ write it at the head of
+every file of docs/results/.
 """
 
 import datetime
@@ -13,8 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# What can change a run's results, where it is installed. Looked up by name, so
-# that an actor need not have torch, nor import it.
+import psutil
+
+# Packages that can change a run's results. Their versions are looked up by name, so that none
+# of them is imported, and one that is not installed is left out.
 _PACKAGES = (
     "seed-rl",
     "torch",
@@ -28,7 +31,11 @@ _PACKAGES = (
 
 
 def provenance(name: str) -> dict[str, Any]:
-    """Returns what this process is: the command it was started by, and of which code."""
+    """Returns the command that started this process, and the versions of its code.
+
+    Args:
+      name: of the preset.
+    """
     return {
         "name": name,
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
@@ -41,7 +48,7 @@ def evidence_header(command: str) -> dict[str, Any]:
     """Returns the fields with which every file of docs/results/ begins.
 
     Args:
-      command: by which a reader makes the file again.
+      command: the one that makes the file.
     """
     return {
         "command": command,
@@ -53,21 +60,24 @@ def evidence_header(command: str) -> dict[str, Any]:
 
 def describe_hardware() -> str:
     """Returns processor model, usable cores and memory of this machine."""
-    gibibytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    gibibytes = psutil.virtual_memory().total / 2**30
     return f"{_processor_model()}, {num_cores()} cores, {gibibytes:.0f} GiB memory"
 
 
 def num_cores() -> int:
-    """Returns the cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Returns the number of cores that this process may use.
+
+    A container may be pinned to a few of the machine's.
+    """
+    if not hasattr(psutil.Process, "cpu_affinity"):  # macOS pins no process
+        return psutil.cpu_count() or 1
+    return len(psutil.Process().cpu_affinity())
 
 
 def git_commit() -> str | None:
     """Returns the source tree's commit, "-dirty" appended if it was changed; None outside git.
 
-    An image has no repository, but is told the commit when it is made.
+    A container image has no repository: SEED_GIT_COMMIT is set to the commit when it is built.
     """
     if told := os.environ.get("SEED_GIT_COMMIT"):
         return told

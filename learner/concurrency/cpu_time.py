@@ -1,25 +1,33 @@
-"""What a process or a thread of it has used of the processor (Linux)."""
+"""CPU time of a process or of one of its threads.
 
-import os
-from pathlib import Path
+Called by the thread that makes the learner's reports, and by seed_bench around a measurement.
+"""
+
+import psutil
 
 
 def cpu_seconds_of(pid: int) -> float:
     """Returns the CPU seconds, user and system, that a process has used.
 
     Raises:
-      OSError: there is no such process.
+      psutil.Error: there is no such process, or it belongs to another user.
     """
-    return _cpu_seconds(Path(f"/proc/{pid}/stat"))
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
 
 
 def cpu_seconds_of_thread(pid: int, thread_id: int) -> float:
-    """Returns the same of one thread, by its native id."""
-    return _cpu_seconds(Path(f"/proc/{pid}/task/{thread_id}/stat"))
+    """Returns the CPU seconds, user and system, of the thread with this native id.
 
-
-def _cpu_seconds(stat: Path) -> float:
-    # The command's name, in parentheses, may hold spaces: count from behind it.
-    fields = stat.read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    Raises:
+      OSError: there is no such thread, or (macOS) the system tells nothing of another
+        process's threads.
+    """
+    try:
+        threads = psutil.Process(pid).threads()
+    except psutil.Error as error:
+        raise ProcessLookupError(f"process {pid}: {error}") from error
+    for thread in threads:
+        if thread.id == thread_id:
+            return thread.user_time + thread.system_time
+    raise ProcessLookupError(f"process {pid} has no thread {thread_id}")

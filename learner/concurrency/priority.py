@@ -1,15 +1,34 @@
-"""Who goes first where processes and threads share the cores of one machine."""
+"""Niceness of processes and threads where they share the cores of one machine."""
 
 import os
+import sys
+import threading
 
-# Of acting and of local environments beside a trainer: it is what they end up waiting for,
-# and they catch up while it waits for them.
+import psutil
+
+# Niceness of acting and of local actors, so that training goes first. They wait for it in any
+# case, and catch up while it waits for them.
 SHARED_CORE_NICENESS = 10
 
 
 def let_others_go_first(pid: int, niceness: int) -> None:
-    """Makes a process, or on Linux a thread, at least so nice.
+    """Raises a process's niceness to at least `niceness`; never lowers it, which takes privileges.
 
-    Never less nice than it is: that takes privileges.
+    Windows has no niceness: there the process goes below the normal priority.
     """
-    os.setpriority(os.PRIO_PROCESS, pid, max(niceness, os.getpriority(os.PRIO_PROCESS, pid)))
+    process = psutil.Process(pid)
+    if sys.platform == "win32":
+        process.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
+    else:
+        process.nice(max(niceness, process.nice()))
+
+
+def let_other_threads_go_first(niceness: int) -> None:
+    """Does the same to the calling thread alone, on Linux.
+
+    Elsewhere a thread has no niceness of its own, and nothing happens.
+    """
+    if sys.platform == "linux":
+        thread_id = threading.get_native_id()
+        least = os.getpriority(os.PRIO_PROCESS, thread_id)
+        os.setpriority(os.PRIO_PROCESS, thread_id, max(niceness, least))

@@ -1,12 +1,11 @@
 """Threads that cannot die unnoticed."""
 
-import sys
 import threading
 from collections.abc import Callable
 
 import torch
 
-from learner.concurrency.priority import let_others_go_first
+from learner.concurrency.priority import let_other_threads_go_first
 
 
 def start_thread(
@@ -16,18 +15,17 @@ def start_thread(
     *,
     niceness: int = 0,
 ) -> threading.Thread:
-    """Starts `target` on a thread; what it raises goes to `on_failure`, called there.
+    """Starts `target` on a thread, which calls `on_failure` with the exception that it raises.
 
-    Where cores are short, threads of greater `niceness` let the others go first (Linux;
-    elsewhere threads have no priority of their own).
+    On Linux the thread gets at least this `niceness`: where cores are short, the others go first.
     """
     num_threads = torch.get_num_threads()
 
     def run() -> None:
         # A new thread's first operations would otherwise use every core.
         torch.set_num_threads(num_threads)
-        if niceness and sys.platform == "linux":
-            let_others_go_first(threading.get_native_id(), niceness)
+        if niceness:
+            let_other_threads_go_first(niceness)
         try:
             target()
         except BaseException as error:

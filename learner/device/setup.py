@@ -3,13 +3,13 @@
 Called by the main thread of each process that computes, before anything is built.
 """
 
-import os
 
 import torch
 
 from learner.config.torchrun import Place
 from seed.allocator import keep_freed_memory
 from seed.errors import ConfigError, expected
+from seed.provenance import num_cores
 
 
 def trains_in_process(device: torch.device, wanted: str) -> bool:
@@ -32,7 +32,7 @@ def num_train_threads(device: torch.device, wanted: int) -> int:
     """Returns how many threads share an update; `wanted` 0 is for the default."""
     if device.type != "cpu":
         return 1
-    return wanted or max(1, min((os.cpu_count() or 1) // 2, MAX_TRAIN_THREADS))
+    return wanted or max(1, min(num_cores() // 2, MAX_TRAIN_THREADS))
 
 
 def device_of(place: Place, wanted: str) -> str:
@@ -73,7 +73,7 @@ def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1
     device = choose_device(device_name)
     keep_freed_memory()
     share = 2 * num_train_threads(device, train_threads)
-    torch.set_num_threads(torch_threads or max(1, (os.cpu_count() or 1) // share))
+    torch.set_num_threads(torch_threads or max(1, num_cores() // share))
     return device
 
 

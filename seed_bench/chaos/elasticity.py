@@ -9,7 +9,6 @@ memory, nor files, nor slots.
 
 import argparse
 import json
-import os
 import random
 import re
 import subprocess
@@ -18,6 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import psutil
 
 from seed.provenance import evidence_header
 from seed_bench.chaos.visitor import Visitor
@@ -51,12 +52,10 @@ class LearnerUnderWatch:
 
     def sample(self, cycle: int) -> Sample:
         """Returns what the learner and its trainer process hold now."""
-        rss_kib, num_files = 0, 0
-        for pid in (self._process.pid, *_children(self._process.pid)):
-            status = Path(f"/proc/{pid}/status").read_text()
-            rss_kib += int(status.partition("VmRSS:")[2].split()[0])
-            num_files += len(os.listdir(f"/proc/{pid}/fd"))
-        return Sample(cycle, rss_kib / 1024, num_files)
+        learner = psutil.Process(self._process.pid)
+        processes = [learner, *learner.children()]
+        rss_mib = sum(process.memory_info().rss for process in processes) / 2**20
+        return Sample(cycle, rss_mib, sum(process.num_fds() for process in processes))
 
     def is_running(self) -> bool:
         """Tells whether it still does."""
@@ -66,14 +65,6 @@ class LearnerUnderWatch:
         """Ends it; returns its exit code."""
         self._process.terminate()
         return self._process.wait(60)
-
-
-def _children(pid: int) -> list[int]:
-    return [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
 
 
 def group_sizes(cycle: int, generator: random.Random) -> tuple[int, ...]:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import psutil
+
 from learner.checkpoint import load_checkpoint
 from seed.errors import CheckpointError
 from seed_bench.links.tcp_proxy import TcpProxy
@@ -127,12 +129,10 @@ class Fleet:
 
     def trainer_process(self) -> int | None:
         """Returns the id of the learner's trainer process, if it has one."""
-        task = Path(f"/proc/{self.learner.pid}/task")
-        with contextlib.suppress(OSError):
-            for thread in task.iterdir():
-                for child in (thread / "children").read_text().split():
-                    if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
-                        return int(child)
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process(self.learner.pid).children():
+                if any("spawn_main" in argument for argument in child.cmdline()):
+                    return child.pid
         return None
 
     def verify_checkpoints(self) -> Checkpoints:

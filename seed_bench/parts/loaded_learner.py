@@ -11,17 +11,16 @@ memory can be told apart.
 import contextlib
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import psutil
 import torch
 import tyro
 
@@ -229,7 +228,7 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
         args.policy, pb.Task(), ingress_processes=args.ingress_processes, device=device
     )
     with learner.serving() as address, _generator(args, address) as generator:
-        rss_before = _resident_bytes()
+        rss_before = psutil.Process().memory_info().rss
         _next_line(generator)  # "measuring"
         learner.metrics.drain()
         cpu_s, ingress_cpu_s = time.process_time(), _ingress_cpu_s(learner)
@@ -239,7 +238,7 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
         ingress_cpu_s = _ingress_cpu_s(learner) - ingress_cpu_s
         env_steps, wall_s = learner.env_steps - env_steps, time.monotonic() - wall_s
         metrics = learner.metrics.drain()
-        rss_bytes = _resident_bytes() - rss_before
+        rss_bytes = psutil.Process().memory_info().rss - rss_before
     num_batches = env_steps / metrics["inference/batch_size_mean"]
     forward_ms = 1000 * metrics["time/inference_forward_share"] * wall_s / num_batches
     num_envs = args.num_streams * args.num_groups * args.envs_per_group
@@ -295,12 +294,6 @@ def _next_line(process: subprocess.Popen[str]) -> str:
     if not line:
         raise SeedError(f"seed_bench.parts.simulated_actors ended with code {process.wait()}")
     return line
-
-
-def _resident_bytes() -> int:
-    """Returns the memory that this process has now (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def main(argv: Sequence[str]) -> int:

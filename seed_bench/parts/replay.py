@@ -4,12 +4,12 @@ Called by `python -m seed_bench.parts.learner replay`, in a process of its own.
 """
 
 import dataclasses
-import os
 import time
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import psutil
 import torch
 from torch import Tensor
 
@@ -66,9 +66,9 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
     _fill(other, blocks, 4)
     replay = _make_replay(args, agent, preset.agent, args.sequences)
     num_blocks = args.sequences + args.num_envs
-    resident_bytes = _resident_bytes()
+    resident_bytes = psutil.Process().memory_info().rss
     _fill(replay, blocks, -(-num_blocks // args.num_envs))
-    resident_bytes = _resident_bytes() - resident_bytes
+    resident_bytes = psutil.Process().memory_info().rss - resident_bytes
     del other
     insert_s = sample_s = 0.0
     for _ in range(args.rounds):
@@ -140,9 +140,3 @@ def _with_screens(blocks: Unrolls, screens: Tensor) -> Unrolls:
     stacked = screens[: blocks.initial_state[stack].shape[1]].transpose(0, 1)
     rows = blocks.steps.rows._replace(observations=(screens,))
     return Unrolls(blocks.steps._replace(rows=rows), blocks.initial_state | {stack: stacked})
-
-
-def _resident_bytes() -> int:
-    """Returns what of this process is in memory (Linux)."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -12,7 +12,6 @@ import asyncio
 import dataclasses
 import json
 import random
-import resource
 import sys
 import time
 from collections.abc import Coroutine, Sequence
@@ -94,8 +93,6 @@ class Meter:
             "cores": cpu_s / wall_s,
             "round_trip_ms_p50": p50,
             "round_trip_ms_p99": p99,
-            # Kilobytes on Linux.
-            "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 
+import psutil
 import pytest
 
 from seed.provenance import describe_hardware, evidence_header, git_commit, num_cores, provenance
@@ -20,6 +21,19 @@ def test_evidence_names_command_day_machine_and_commit(monkeypatch: pytest.Monke
 def test_hardware_names_the_cores_that_may_be_used() -> None:
     """Not those of the machine, of which a container may have few."""
     assert f", {num_cores()} cores, " in describe_hardware()
+
+
+@pytest.mark.skipif(not hasattr(psutil.Process, "cpu_affinity"), reason="no process is pinned")
+def test_cores_are_those_that_the_process_is_pinned_to() -> None:
+    """A learner pinned to one core of many starts no threads for the others."""
+    process = psutil.Process()
+    allowed = process.cpu_affinity()
+    process.cpu_affinity(allowed[:1])
+    try:
+        assert num_cores() == 1
+    finally:
+        process.cpu_affinity(allowed)
+    assert num_cores() == len(allowed)
 
 
 def test_tree_outside_git_has_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:

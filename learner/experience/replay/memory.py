@@ -1,19 +1,25 @@
-"""How much memory this process may still take. Called once, before a replay is filled."""
+"""How much memory this process may still take. Called once, before a replay is filled.
 
-import os
+psutil knows what the machine has left. It knows no control groups, by which a container is
+limited: those are read here.
+"""
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 GIB = 1 << 30
 
 
 class _GroupFiles(NamedTuple):
-    """Names of a control group's files, and of what the kernel can take back at once."""
+    """Names of a control group's files, and of a field in its memory.stat."""
 
     limit: str
     usage: str
     reclaimable: str
+    """Field with the bytes of cached files, which the kernel can drop at once."""
 
 
 _VERSION_1 = _GroupFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -24,25 +30,17 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     """Returns the least that the machine or any control group around this process has left.
 
     Args:
-      root: Where proc and sys are; a test's own, or the machine's.
+      root: directory with the control groups' proc and sys; a test passes its own.
     """
     left = [_left_in_group(*group) for group in _groups(root)]
-    return min([_left_on_machine(root), *(x for x in left if x is not None)])
-
-
-def _left_on_machine(root: Path) -> int:
-    meminfo = root / "proc/meminfo"
-    if not meminfo.exists():  # not Linux: all there is, for lack of better
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-    return int(fields["MemAvailable"].split()[0]) * 1024
+    return min([psutil.virtual_memory().available, *(x for x in left if x is not None)])
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, _GroupFiles]]:
     """Yields the memory control groups that this process is in, innermost first.
 
-    Inside a container the path may be the host's, which is not to be found here; the
-    mount's own directory then is the container's group.
+    Inside a container the path may be the host's name of the group, and no directory here
+    has that name. The mount's own directory is then the container's group.
     """
     membership = root / "proc/self/cgroup"
     if not membership.exists():
@@ -72,7 +70,7 @@ def _left_in_group(directory: Path, files: _GroupFiles) -> int | None:
 
 
 def _reclaimable(statistics: Path, field: str) -> int:
-    """Returns the bytes of files read and written that a group holds only for speed."""
+    """Returns the bytes of cached files that count as the group's, though they can be dropped."""
     if not statistics.exists():
         return 0
     return int(dict(line.split() for line in statistics.read_text().splitlines()).get(field, 0))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from learner.concurrency.threads import start_thread
+from learner.device import setup
 from learner.device.setup import num_train_threads
 from tests.learner.builders import TIMEOUT_S
 
@@ -18,8 +19,8 @@ def fail(error: BaseException) -> None:
     raise AssertionError from error
 
 
-def test_what_a_thread_raises_goes_to_whoever_asked() -> None:
-    """Even what is no Exception; nothing dies in silence."""
+def test_what_a_thread_raises_goes_to_on_failure() -> None:
+    """Also a BaseException: no thread ends unnoticed."""
     raised: Future[BaseException] = Future()
 
     def leave() -> None:
@@ -46,7 +47,7 @@ def test_nice_thread_steps_back_alone() -> None:
 @pytest.mark.parametrize(("cores", "wanted"), [(1, 1), (2, 1), (5, 2), (8, 4), (64, 4)])
 def test_half_of_the_cores_train(monkeypatch: pytest.MonkeyPatch, cores: int, wanted: int) -> None:
     """The other half acts and steps local environments; a GPU wants one thread."""
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(setup, "num_cores", lambda: cores)
     assert num_train_threads(torch.device("cpu"), 0) == wanted
     assert num_train_threads(torch.device("cpu"), 3) == 3
     assert num_train_threads(torch.device("cuda"), 3) == 1

@@ -1,18 +1,27 @@
-"""What is left of the memory, read from files like the kernel's."""
+"""What is left of the memory: the machine's as psutil says, a control group's from its files."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from learner.experience.replay.memory import available_memory_bytes
 
-KIB, MIB = 1 << 10, 1 << 20
+MIB = 1 << 20
+ON_MACHINE = 100 * MIB
 
 
-def machine(root: Path, files: dict[str, str], available: int = 100 * MIB) -> Path:
-    """Makes a machine's files below `root`; returns it."""
-    meminfo = f"MemTotal:  999999 kB\nMemAvailable:  {available // KIB} kB\nBuffers: 1 kB\n"
-    for name, text in ({"proc/meminfo": meminfo} | files).items():
+@pytest.fixture(autouse=True)
+def machine_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the machine have `ON_MACHINE` left."""
+    memory = SimpleNamespace(available=ON_MACHINE)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+
+
+def machine(root: Path, files: dict[str, str]) -> Path:
+    """Makes the kernel's files below `root`; returns it."""
+    for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -44,9 +53,9 @@ def in_group(path: str) -> dict[str, str]:
     return {"proc/self/cgroup": f"0::{path}\n"}
 
 
-def test_machine_without_groups_has_what_it_says(tmp_path: Path) -> None:
-    """In bytes, from kibibytes."""
-    assert available_memory_bytes(machine(tmp_path, {})) == 100 * MIB
+def test_machine_without_groups_has_what_psutil_says(tmp_path: Path) -> None:
+    """As on other systems than Linux."""
+    assert available_memory_bytes(tmp_path) == ON_MACHINE
 
 
 @pytest.mark.parametrize("path", ["/a/b", "/a", "/a/b/c"])
@@ -66,13 +75,13 @@ def test_tightest_of_all_groups_counts(tmp_path: Path) -> None:
 def test_machine_may_have_less_than_the_group_allows(tmp_path: Path) -> None:
     """Limits are often larger than the machine."""
     files = in_group("/a") | version_2("a", 1 << 62, 0)
-    assert available_memory_bytes(machine(tmp_path, files, 7 * MIB)) == 7 * MIB
+    assert available_memory_bytes(machine(tmp_path, files)) == ON_MACHINE
 
 
 def test_group_without_a_limit_is_no_limit(tmp_path: Path) -> None:
     """The kernel writes "max"."""
     root = machine(tmp_path, in_group("/a") | version_2("a", "max", 30 * MIB))
-    assert available_memory_bytes(root) == 100 * MIB
+    assert available_memory_bytes(root) == ON_MACHINE
 
 
 def test_container_finds_its_limit_where_the_host_s_path_is_not(tmp_path: Path) -> None:
@@ -100,11 +109,7 @@ def test_older_hierarchy_of_the_memory_controller_counts(tmp_path: Path) -> None
     assert available_memory_bytes(machine(tmp_path, files)) == 20 * MIB
 
 
-def test_without_the_kernel_s_files_all_memory_counts(tmp_path: Path) -> None:
-    """Other systems have none."""
-    assert available_memory_bytes(tmp_path) > MIB
-
-
-def test_this_machine_has_some_memory_left() -> None:
-    """The files are as expected here."""
-    assert available_memory_bytes() > MIB
+def test_this_machine_has_some_memory_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is replaced: psutil and the kernel's files are as expected here."""
+    monkeypatch.undo()
+    assert MIB < available_memory_bytes() <= psutil.virtual_memory().total
