@@ -1,9 +1,10 @@
-"""Makes what a fleet proves itself with: a private CA, certificates, a token.
+"""Makes a private CA, certificates and a token, by which learner and actors know each other.
 
     python3 tools/make_certs.py certs --host learner.example.org --host 10.0.0.5
 
-Needs Python and the openssl command, nothing of this project. Run again it keeps the
-CA and the token, so that actors at work stay welcome, and makes new certificates.
+Needs Python and the openssl command alone, so that it runs on a machine without .venv: hence
+argparse and openssl, not tyro and cryptography. A second run keeps the CA and the token, so that
+running actors are still accepted, and makes new certificates.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from pathlib import Path
 CA_DAYS = 3650
 LEAF_DAYS = 365
 
-# An actor on the learner's own machine, and a health check, call it so.
+# Names by which an actor on the learner's machine, and a health check, call the learner.
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9.-]*[A-Za-z0-9])?")
@@ -48,7 +49,7 @@ authorityKeyIdentifier = keyid
 
 
 def make_certs(directory: Path, hosts: Sequence[str], *, days: int = LEAF_DAYS) -> None:
-    """Fills `directory`, for the owner's eyes only.
+    """Fills `directory` with files that only the owner may read.
 
         ca.pem       both sides      the CA's certificate                  --tls-ca
         ca.key       nobody          signs further certificates; keep it away from machines
@@ -57,13 +58,13 @@ def make_certs(directory: Path, hosts: Sequence[str], *, days: int = LEAF_DAYS) 
         token        both sides      64 random characters                  --token-file
 
     Args:
-      directory: is made if it is not there.
+      directory: made if it does not exist.
       hosts: names and IP addresses by which actors call the learner.
-      days: how long the two certificates are valid; the CA is for ten years.
+      days: validity of the two certificates; the CA's is ten years.
 
     Raises:
-      ValueError: a host that is neither a name nor an IP address.
-      subprocess.CalledProcessError: openssl refuses; its stderr says why.
+      ValueError: a host is neither a name nor an IP address.
+      subprocess.CalledProcessError: openssl fails; its stderr says why.
     """
     names = [_alternative_name(host) for host in dict.fromkeys([*hosts, *LOCAL_HOSTS])]
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -90,7 +91,10 @@ def _make_ca(directory: Path) -> None:
 
 
 def _make_leaf(directory: Path, name: str, usage: str, more_extensions: str, days: int) -> None:
-    """Makes <name>.key and <name>.pem aside, so that a failure leaves the old pair in place."""
+    """Makes <name>.key and <name>.pem.
+
+    In a scratch directory first: a failure leaves the old pair in place.
+    """
     with tempfile.TemporaryDirectory(dir=directory) as aside:
         key, request, certificate, extensions, config = (
             str(Path(aside, part)) for part in ("key", "request", "pem", "ext", "cnf")
@@ -115,7 +119,7 @@ def _alternative_name(host: str) -> str:
     try:
         return f"IP:{ipaddress.ip_address(host)}"
     except ValueError:
-        # Anything else would be read by openssl as further settings.
+        # openssl would read a comma or a line break as further settings.
         if not _HOST_NAME.fullmatch(host):
             wanted = "a name or an IP address, without a port"
             raise ValueError(f"host: expected {wanted}, got {host!r}") from None
