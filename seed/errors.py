@@ -1,4 +1,4 @@
-"""Every error a user can cause, and its translation to and from gRPC status.
+"""Every error a user can cause, and its translation: to an exit code, to and from gRPC status.
 
     SeedError
     |-- ConfigError            a flag, file or environment setting that cannot work
@@ -15,6 +15,10 @@
 Only `status_of` and `error_from_status` know gRPC; everything else raises and
 catches these classes. Messages read "<field>: expected ..., got ...".
 """
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
 
 import grpc
 
@@ -72,6 +76,26 @@ def require(condition: bool, field: str, wanted: str, got: object) -> None:
     """Raises ConfigError, naming `field`, unless `condition` holds."""
     if not condition:
         raise ConfigError(expected(field, wanted, repr(got)))
+
+
+Main = Callable[[Sequence[str]], int]
+
+
+def exits_on_error(program: str) -> Callable[[Main], Main]:
+    """Decorates a `main`: prints a SeedError as "<program>: <error>" to stderr and returns 1."""
+
+    def decorate(main: Main) -> Main:
+        @functools.wraps(main)
+        def run(argv: Sequence[str]) -> int:
+            try:
+                return main(argv)
+            except SeedError as error:
+                print(f"{program}: {error}", file=sys.stderr)
+                return 1
+
+        return run
+
+    return decorate
 
 
 _STATUS_OF: dict[type[SeedError], grpc.StatusCode] = {

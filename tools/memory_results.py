@@ -2,26 +2,36 @@
 
     python -m tools.memory_results runs/memory/* --name memory-recall-40
 
-Takes runs of one preset, some with an LSTM and some without, a few seeds each. Reads
-what `tools.results` reads, and as eval.json in each run what `seed eval --json` said.
+Takes runs of one preset, some with an LSTM and some without, a few seeds each. Reads what
+`tools.results` reads, and eval.json in each run's directory: the output of `seed eval --json`.
 """
 
-import argparse
-import json
+import dataclasses
+import functools
 import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tyro
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from learner.config.config_file import load_config
 from seed.env_config import EnvConfig
-from seed.errors import ConfigError, SeedError, expected
-from tools.results import RETURN, Report, read_evaluation, read_reports, series, summarise
+from seed.errors import ConfigError, exits_on_error, expected, require
+from tools.results import (
+    RETURN,
+    Report,
+    read_evaluation,
+    read_reports,
+    series,
+    summarise,
+    write_evidence,
+)
 
-# Of each seed's run; what is the same for all stands once at the top.
+# Fields of each seed's run; those that are the same in all runs stand once at the top.
 _PER_SEED = (
     "command",
     "git_commit",
@@ -40,6 +50,25 @@ _SHARED = ("date", "hardware", "git_commit", "versions", "preset", "env_id")
 _COLOURS = {"with memory": "tab:blue", "without memory": "tab:orange"}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MemoryResultsArgs:
+    """Makes the evidence of a memory task: a JSON file and a plot beside it."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Directories of the runs."""
+    name: str
+    """Name of the files, without an ending."""
+    out: Path = Path("docs/results")
+    """Directory of the files."""
+    command: str = "make memory"
+    """Command that made all of the runs."""
+    success_return: float = 1.0
+    """An evaluation episode with at least this return is a success (Recall's: 1)."""
+
+    def __post_init__(self) -> None:
+        require(len(self.runs) >= 1, "runs", "at least one", self.runs)
+
+
 class MemoryRun(NamedTuple):
     """One seed, with or without memory."""
 
@@ -48,11 +77,15 @@ class MemoryRun(NamedTuple):
     env: EnvConfig
     reports: list[Report]
     summary: dict[str, Any]
-    """As `tools.results.summarise` returns it, and the evaluation."""
+    """What `tools.results.summarise` returns, and the evaluation."""
 
 
 def read_run(run: Path, success_return: float) -> MemoryRun:
-    """Reads one run directory; raises ConfigError, naming the file, if one is missing or torn."""
+    """Reads one run directory.
+
+    Raises:
+      ConfigError: a file is missing or torn; the message names it.
+    """
     config = load_config(run / "config.yaml")
     reports = read_reports(run / "metrics.jsonl")
     returns = read_evaluation(run / "eval.json", "returns")["returns"]
@@ -68,11 +101,11 @@ def read_run(run: Path, success_return: float) -> MemoryRun:
 def compare(runs: list[MemoryRun], command: str) -> dict[str, Any]:
     """Returns the object of docs/results/<name>.json.
 
-    At the top stand the runs with memory, under "without_memory" the others, under the
-    same names: means over the seeds (`eval_episodes`: the sum), and "per_seed".
+    At the top stand the runs with memory: means over the seeds (of `eval_episodes` the sum), and
+    "per_seed". Under "without_memory" stand the others, by the same names.
 
     Raises:
-      ConfigError: the runs are not of one environment, or all with or all without memory.
+      ConfigError: the runs are not all of one environment, or none has memory, or all have.
     """
     runs = sorted(runs, key=lambda run: run.rng_seed)
     with_memory = [run for run in runs if run.has_memory]
@@ -132,36 +165,13 @@ def plot(runs: list[MemoryRun], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    """Returns the command line's values."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("runs", type=Path, nargs="+", help="directories of the runs")
-    parser.add_argument("--name", required=True, help="name of the files to write")
-    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="where to write")
-    parser.add_argument("--command", default="make memory", help="what made all of the runs")
-    parser.add_argument(
-        "--success-return",
-        type=float,
-        default=1.0,
-        help="an evaluation episode with at least this return succeeded (Recall's: 1)",
-    )
-    return parser.parse_args(arguments)
-
-
-def main(arguments: list[str]) -> int:
+@exits_on_error("memory_results")
+def main(argv: Sequence[str]) -> int:
     """Writes the JSON and the plot; returns the exit code."""
-    options = parse_arguments(arguments)
-    try:
-        runs = [read_run(run, options.success_return) for run in options.runs]
-        summary = compare(runs, options.command)
-    except SeedError as error:
-        print(error, file=sys.stderr)
-        return 1
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{options.name}.json"
-    path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    plot(runs, path.with_suffix(".png"))
-    print(json.dumps(summary, indent=2))
+    args = tyro.cli(MemoryResultsArgs, prog="python -m tools.memory_results", args=argv)
+    runs = [read_run(run, args.success_return) for run in args.runs]
+    summary = compare(runs, args.command)
+    write_evidence(summary, functools.partial(plot, runs), out=args.out, name=args.name)
     return 0
 
 

@@ -1,20 +1,23 @@
-"""Draws docs/results/scale.png from what `seed load --json` printed.
+"""Draws docs/results/scale.png from the output of `seed load --json`.
 
     python tools/plot_scale.py docs/results/scale.json
 
 Throughput, latency, CPU cost and memory against environments, one line a series.
 """
 
+import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import tyro
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from seed_bench.load import SERIES
+from seed.errors import ConfigError, exits_on_error, expected
 
 # Title of a panel -> field, factor, format of the line.
 PANELS = {
@@ -31,23 +34,40 @@ PANELS = {
 }
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlotArgs:
+    """Draws a plot of a learner's load beside the file that holds it."""
+
+    results: tyro.conf.Positional[Path]
+    """JSON file with the output of `seed load --json`."""
+
+
 def plot(results: dict[str, Any], path: Path) -> None:
-    """Draws every series of `results` into `path`."""
+    """Draws every series of `results` into `path`.
+
+    Args:
+      results: hardware, and by the name of each series a list of its points.
+      path: of the picture.
+    """
+    series = {name: points for name, points in results.items() if isinstance(points, list)}
     figure = Figure(figsize=(10, 7), layout="constrained")
     figure.suptitle(f"One learner under simulated actors: {results['hardware']}")
     panels = figure.subplots(2, 2).flat
     for axes, (title, lines) in zip(panels, PANELS.items(), strict=True):
-        _draw_panel(axes, title, lines, results)
+        _draw_panel(axes, title, lines, series)
     figure.savefig(path, dpi=120)
 
 
 def _draw_panel(
-    axes: Axes, title: str, lines: list[tuple[str, float, str]], results: dict[str, Any]
+    axes: Axes,
+    title: str,
+    lines: list[tuple[str, float, str]],
+    series: dict[str, list[dict[str, float]]],
 ) -> None:
-    for index, name in enumerate(name for name in SERIES if name in results):
-        envs = [point["num_envs"] for point in results[name]]
+    for index, (name, points) in enumerate(series.items()):
+        envs = [point["num_envs"] for point in points]
         for field, factor, style in lines:
-            values = [point[field] * factor for point in results[name]]
+            values = [point[field] * factor for point in points]
             label = name if style == "-" else None
             axes.loglog(envs, values, style, color=f"C{index}", marker=".", label=label)
     axes.set_title(title, fontsize=10)
@@ -58,13 +78,15 @@ def _draw_panel(
     axes.legend(frameon=False, fontsize=8)
 
 
-def main(arguments: list[str]) -> int:
+@exits_on_error("plot_scale")
+def main(argv: Sequence[str]) -> int:
     """Writes the plot beside the JSON; returns the exit code."""
-    if len(arguments) != 1:
-        print("usage: python tools/plot_scale.py SCALE.json", file=sys.stderr)
-        return 2
-    path = Path(arguments[0])
-    plot(json.loads(path.read_text(encoding="utf-8")), path.with_suffix(".png"))
+    path = tyro.cli(PlotArgs, prog="python tools/plot_scale.py", args=argv).results
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(expected(str(path), "what seed load --json prints", error)) from error
+    plot(results, path.with_suffix(".png"))
     return 0
 
 

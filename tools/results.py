@@ -2,30 +2,50 @@
 
     python tools/results.py runs/pong --name pong --thresholds 0 15 18
 
-Reads the run's metrics.jsonl and config.yaml, and what `seed eval --json` said of it
-if given, so that anyone can make the same from the same run. Field names are those
-of the project's design.
+Reads the run's metrics.jsonl and config.yaml, and the output of `seed eval --json` if it is
+given. Anyone who has the run can make the same files.
 """
 
-import argparse
+import dataclasses
 import datetime
+import functools
 import json
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tyro
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from learner.config.config_file import load_config, load_provenance
-from seed.errors import ConfigError, SeedError, expected
+from seed.errors import ConfigError, exits_on_error, expected
 from seed.provenance import describe_hardware
 
 RETURN = "episode/return_mean_100"
 SPEED = "env_steps_per_s"
 
 Report = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResultsArgs:
+    """Makes the evidence of a run: a JSON file and a plot beside it."""
+
+    run: tyro.conf.Positional[Path]
+    """Directory of the run."""
+    name: str
+    """Name of the files, without an ending."""
+    out: Path = Path("docs/results")
+    """Directory of the files."""
+    evaluation: Path | None = None
+    """File with the output of `seed eval --json` on the run."""
+    command: str | None = None
+    """Command that made the run; by default the one that last trained it."""
+    thresholds: tuple[float, ...] = ()
+    """Mean returns; for each, the evidence says when the run first reached it."""
 
 
 class Crossing(NamedTuple):
@@ -39,8 +59,11 @@ class Crossing(NamedTuple):
 def read_reports(path: Path) -> list[Report]:
     """Returns the run's reports in order of env steps.
 
-    A run that was killed and resumed did some steps twice; of these the later
-    reports count, which are the ones that led to its end.
+    A run that was killed and resumed did some steps twice. Of their reports the later ones
+    count: they led to the end of the run.
+
+    Raises:
+      ConfigError: the file cannot be read, or holds no report.
     """
     reports: list[Report] = []
     try:
@@ -57,7 +80,7 @@ def read_reports(path: Path) -> list[Report]:
     return reports
 
 
-def find_crossings(reports: list[Report], thresholds: list[float]) -> list[Crossing]:
+def find_crossings(reports: list[Report], thresholds: Sequence[float]) -> list[Crossing]:
     """Returns the first report at or above each threshold; those never reached are left out."""
     crossings = []
     for threshold in sorted(thresholds):
@@ -69,11 +92,11 @@ def find_crossings(reports: list[Report], thresholds: list[float]) -> list[Cross
 
 
 def _is_over_100_games(report: Report) -> bool:
-    """The mean of a run's first few games is no mean of 100, however good."""
+    """Tells whether a report's mean is over 100 games: at first it is over fewer."""
     return report.get(RETURN) is not None and report.get("episodes", 0) >= 100
 
 
-def summarise(run: Path, reports: list[Report], thresholds: list[float]) -> dict[str, Any]:
+def summarise(run: Path, reports: list[Report], thresholds: Sequence[float]) -> dict[str, Any]:
     """Returns the object of docs/results/<name>.json."""
     config = load_config(run / "config.yaml")
     provenance = load_provenance(run / "config.yaml")
@@ -101,7 +124,11 @@ def summarise(run: Path, reports: list[Report], thresholds: list[float]) -> dict
 
 
 def read_evaluation(path: Path, *names: str) -> dict[str, Any]:
-    """Returns the `names` among what `seed eval --json` printed to `path`."""
+    """Returns the fields `names` of a file that holds the output of `seed eval --json`.
+
+    Raises:
+      ConfigError: the file cannot be read, or lacks a field.
+    """
     try:
         evaluation = json.loads(path.read_text(encoding="utf-8"))
         return {name: evaluation[name] for name in names}
@@ -145,45 +172,28 @@ def series(reports: list[Report], name: str) -> tuple[list[int], list[float]]:
     return [report["env_steps"] for report in present], [report[name] for report in present]
 
 
-def parse_arguments(arguments: list[str]) -> argparse.Namespace:
-    """Returns the command line's values."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("run", type=Path, help="directory of the run")
-    parser.add_argument("--name", required=True, help="name of the files to write")
-    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="where to write")
-    parser.add_argument(
-        "--evaluation", type=Path, help="file with what seed eval --json printed of the run"
-    )
-    parser.add_argument(
-        "--command", help="what made the run; by default the command that last trained it"
-    )
-    parser.add_argument(
-        "--thresholds",
-        type=float,
-        nargs="*",
-        default=[],
-        help="mean returns whose first reaching is reported",
-    )
-    return parser.parse_args(arguments)
+def write_evidence(
+    summary: dict[str, Any], draw: Callable[[Path], None], *, out: Path, name: str
+) -> None:
+    """Writes `summary` as `out`/<name>.json, prints it, and lets `draw` write <name>.png."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(summary, indent=2)
+    (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    draw(out / f"{name}.png")
+    print(text)
 
 
-def main(arguments: list[str]) -> int:
+@exits_on_error("results")
+def main(argv: Sequence[str]) -> int:
     """Writes the JSON and the plot; returns the exit code."""
-    options = parse_arguments(arguments)
-    try:
-        reports = read_reports(options.run / "metrics.jsonl")
-        summary = summarise(options.run, reports, options.thresholds)
-        summary["command"] = options.command or summary["command"]
-        if options.evaluation is not None:
-            summary |= read_evaluation(options.evaluation, "eval_return_mean", "eval_episodes")
-    except SeedError as error:
-        print(error, file=sys.stderr)
-        return 1
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{options.name}.json"
-    path.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    plot(reports, summary, path.with_suffix(".png"))
-    print(json.dumps(summary, indent=2))
+    args = tyro.cli(ResultsArgs, prog="python tools/results.py", args=argv)
+    reports = read_reports(args.run / "metrics.jsonl")
+    summary = summarise(args.run, reports, args.thresholds)
+    summary["command"] = args.command or summary["command"]
+    if args.evaluation is not None:
+        summary |= read_evaluation(args.evaluation, "eval_return_mean", "eval_episodes")
+    draw = functools.partial(plot, reports, summary)
+    write_evidence(summary, draw, out=args.out, name=args.name)
     return 0
 
 

@@ -1,17 +1,22 @@
-"""Prints what fleets take, reckoned from docs/results/bench.json and scale.json.
+"""Prints how many cores a fleet takes, by the costs in docs/results/bench.json and scale.json.
 
-    python tools/sizing.py          # the tables of docs/sizing.md
+    python tools/sizing.py          # the table of docs/sizing.md
 
-Costs are of the machine that measured; another's cores differ, so whoever sizes a fleet
-runs `seed bench --json` and `seed load --json` on its machines and names the files.
+The costs are those of the machine that measured. For a fleet of other machines, run `seed bench
+--json` and `seed load --json` on one of them and name the files with --bench and --scale.
 """
 
-import argparse
+import dataclasses
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import tyro
+
+from seed.errors import ConfigError, exits_on_error, expected
 
 TARGET_FRAMES_PER_S = (10_000, 100_000, 1_000_000)
 FRAMES_PER_STEP = 4  # of Atari
@@ -21,8 +26,18 @@ ENVS_PER_MESSAGE = "32"
 NETWORKS = {"shallow": "pong-shallow-once", "Nature": "pong-nature-once"}
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SizingArgs:
+    """Prints how many cores a fleet takes, by measured costs."""
+
+    bench: Path = Path("docs/results/bench.json")
+    """File with the output of `seed bench --json`."""
+    scale: Path = Path("docs/results/scale.json")
+    """File with the output of `seed load --json`."""
+
+
 class Costs(NamedTuple):
-    """CPU seconds per env step, and what one learner process could serve."""
+    """CPU seconds per env step, and the rate that one learner process can serve."""
 
     env: float
     actor_wire: float
@@ -35,12 +50,12 @@ class Costs(NamedTuple):
 
 
 class Fleet(NamedTuple):
-    """What a rate takes."""
+    """What one rate of env steps takes."""
 
     steps_per_s: float
     actor_cores: float
     serving_cores: float
-    """At the learners, for wire, batching and unrolls; the network comes on top."""
+    """Of the learners, for wire, batching and unrolls, without the network."""
     learner_processes: int
     megabytes_per_s: float
     network_cores: dict[str, float]
@@ -48,22 +63,30 @@ class Fleet(NamedTuple):
 
 
 def read_costs(bench: dict[str, Any], scale: dict[str, Any]) -> Costs:
-    """Returns the costs that the two results tell."""
-    wire = bench["wire_store"][ENVS_PER_MESSAGE]
-    return Costs(
-        env=bench[NETWORKS["shallow"]]["env_s_per_step"],
-        actor_wire=wire["actor"],
-        learner_wire=wire["server"],
-        steps_per_s_served=max(point["env_steps_per_s"] for point in scale["store"]),
-        network={
-            name: (bench[case]["forward_s_per_step"], bench[case]["train_s_per_step"])
-            for name, case in NETWORKS.items()
-        },
-    )
+    """Returns the costs in the output of `seed bench` and `seed load`.
+
+    Raises:
+      ConfigError: a result is missing, as when only some of the cases were measured.
+    """
+    try:
+        wire = bench["wire_store"][ENVS_PER_MESSAGE]
+        return Costs(
+            env=bench[NETWORKS["shallow"]]["env_s_per_step"],
+            actor_wire=wire["actor"],
+            learner_wire=wire["server"],
+            steps_per_s_served=max(point["env_steps_per_s"] for point in scale["store"]),
+            network={
+                name: (bench[case]["forward_s_per_step"], bench[case]["train_s_per_step"])
+                for name, case in NETWORKS.items()
+            },
+        )
+    except KeyError as error:
+        wanted = f"results of {', '.join(NETWORKS.values())}, wire_store and store"
+        raise ConfigError(expected("bench, scale", wanted, f"none of {error}")) from error
 
 
 def size_fleet(frames_per_s: float, costs: Costs) -> Fleet:
-    """Returns what `frames_per_s` of Atari take."""
+    """Returns what a rate of Atari frames takes."""
     steps_per_s = frames_per_s / FRAMES_PER_STEP
     return Fleet(
         steps_per_s=steps_per_s,
@@ -97,13 +120,18 @@ def render(costs: Costs) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str]) -> int:
+def _read(path: Path, command: str) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(expected(str(path), f"what {command} prints", error)) from error
+
+
+@exits_on_error("sizing")
+def main(argv: Sequence[str]) -> int:
     """Prints the table; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bench", type=Path, default=Path("docs/results/bench.json"))
-    parser.add_argument("--scale", type=Path, default=Path("docs/results/scale.json"))
-    options = parser.parse_args(arguments)
-    bench, scale = (json.loads(path.read_text()) for path in (options.bench, options.scale))
+    args = tyro.cli(SizingArgs, prog="python tools/sizing.py", args=argv)
+    bench, scale = _read(args.bench, "seed bench --json"), _read(args.scale, "seed load --json")
     print(render(read_costs(bench, scale)))
     return 0
 

@@ -1,5 +1,7 @@
 """Every error has a status or never leaves its process; every status has an error."""
 
+from collections.abc import Sequence
+
 import grpc
 import pytest
 
@@ -17,6 +19,7 @@ from seed.errors import (
     SpecError,
     WireError,
     error_from_status,
+    exits_on_error,
     expected,
     status_of,
 )
@@ -131,3 +134,19 @@ def test_value_errors_are_value_errors() -> None:
 def test_refusals_are_worded_alike() -> None:
     """Field first, so that it can be searched for."""
     assert expected("rewards", "8 bytes", 7) == "rewards: expected 8 bytes, got 7"
+
+
+def test_user_error_ends_a_command_with_its_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1 and no traceback; any other exception is a bug, and is raised."""
+
+    @exits_on_error("tool")
+    def main(argv: Sequence[str]) -> int:
+        if not argv:
+            raise ConfigError("field: expected a, got b")
+        return int(argv[0])
+
+    assert main([]) == 1
+    assert capsys.readouterr().err == "tool: field: expected a, got b\n"
+    assert main(["7"]) == 7
+    with pytest.raises(ValueError, match="invalid literal"):
+        main(["x"])

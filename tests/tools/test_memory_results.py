@@ -84,3 +84,10 @@ def test_a_run_without_an_evaluation_is_named(
     (tmp_path / "a" / "eval.json").unlink()
     assert main([run, "--name", "memory", "--out", str(tmp_path)]) == 1
     assert "a/eval.json: expected what seed eval --json prints" in capsys.readouterr().err
+
+
+def test_no_runs_at_all_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """As when the shell found no directory."""
+    with pytest.raises(SystemExit):
+        main(["--name", "memory"])
+    assert "runs: expected at least one" in capsys.readouterr().err

@@ -50,3 +50,15 @@ def test_costs_are_read_from_the_files_of_evidence(tmp_path: Path, capsys) -> No
         "| 1,000,000 | 250,000 | 80.0 | 7.5 | 5 | 1,768 | 100.0 | 100.0 |"
         in capsys.readouterr().out
     )
+
+
+def test_results_without_a_case_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a bench of another case; and a file that is not there is named."""
+    (tmp_path / "bench.json").write_text('{"wire_store": {}}')
+    flags = ["--bench", str(tmp_path / "bench.json")]
+    assert main(flags) == 1
+    assert "expected results of pong-shallow-once" in capsys.readouterr().err
+    assert main([*flags, "--scale", str(tmp_path / "none.json")]) == 1
+    assert "none.json: expected what seed load --json prints" in capsys.readouterr().err

@@ -1,0 +1,29 @@
+"""The plot of a learner's load."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tools.plot_scale import main
+
+EVIDENCE = Path(__file__).parents[2] / "docs" / "results" / "scale.json"
+
+
+def test_plot_is_written_beside_the_results(tmp_path: Path) -> None:
+    """Of the file of evidence, with all of its series."""
+    results = tmp_path / "scale.json"
+    shutil.copy(EVIDENCE, results)
+    assert main([str(results)]) == 0
+    assert results.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_results_that_cannot_be_read_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is missing, or torn."""
+    results = tmp_path / "scale.json"
+    assert main([str(results)]) == 1
+    results.write_text('{"hardware": "a machi')
+    assert main([str(results)]) == 1
+    assert capsys.readouterr().err.count("scale.json: expected what seed load --json prints") == 2
