@@ -16,12 +16,12 @@ import pytest
 import torch
 from torch import nn
 
-from learner.agents.base import Agent
+from learner.agents.base import ActInput, Agent
 from learner.agents.vtrace import VTraceAgent, VTraceNetwork
 from learner.algos import distributions
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import InferenceConfig, NetworkConfig
-from learner.records import State, Unrolls, map_tensors, select_unrolls
+from learner.records import State, Steps, Unrolls, map_tensors, select_unrolls
 from seed.env_config import AtariConfig, EnvConfig
 from seed.specs import EnvSpec
 from tests.support import counting_agent, counting_env
@@ -51,8 +51,8 @@ def _columns(all_unrolls: list[Unrolls]) -> list[Unrolls]:
     ]
 
 
-def _row(unroll: Unrolls, t: int) -> Unrolls:
-    return map_tensors(lambda x: x[t : t + 1], unroll._replace(initial_state={}))
+def _row(unroll: Unrolls, t: int) -> Steps:
+    return map_tensors(lambda x: x[t : t + 1], unroll.steps)
 
 
 def _check_counting_unroll(unroll: Unrolls) -> None:
@@ -72,7 +72,7 @@ def _check_counting_unroll(unroll: Unrolls) -> None:
             _check_transition(row, _row(unroll, t + 1))
 
 
-def _check_transition(row: Unrolls, following: Unrolls) -> None:
+def _check_transition(row: Steps, following: Steps) -> None:
     """Asserts that `following` is what the environment gives after `row`."""
     episode, step, _ = row.rows.observations[0].flatten().tolist()
     next_episode, next_step, led_here = following.rows.observations[0].flatten().tolist()
@@ -214,8 +214,8 @@ def _largest_deviation(agent: Agent, networks: dict[int, nn.Module], unroll: Unr
         row = _row(unroll, t)
         network = networks[int(row.policy_versions.item())]
         with torch.no_grad():
-            slots = torch.zeros(1, dtype=torch.int64)
-            output = agent.act(network, row.rows, state, slots=slots, generator=torch.Generator())
+            inputs = ActInput(row.rows, state, slots=torch.zeros(1, dtype=torch.int64))
+            output = agent.act(network, inputs, torch.Generator())
         ours = torch.log_softmax(output.policy_outputs["logits"], -1)
         recorded = torch.log_softmax(row.policy_outputs["logits"][0], -1)
         largest = max(largest, (ours - recorded).abs().max().item())

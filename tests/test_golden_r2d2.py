@@ -12,11 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from learner.agents.r2d2 import R2D2Agent, R2D2Network
+from learner.agents.base import ActInput
+from learner.agents.r2d2 import R2D2Agent
 from learner.config.agent_config import R2D2Config
 from learner.config.run_config import InferenceConfig, NetworkConfig
 from learner.experience.replay.sequence_store import SequenceStore
-from learner.records import Completed, Unrolls, map_tensors, select_unrolls
+from learner.records import Completed, Steps, Unrolls, map_tensors, select_unrolls
 from seed.env_config import EnvConfig
 from seed.specs import EnvSpec
 from tests.support import counting_env
@@ -47,28 +48,23 @@ def _largest_deviation(
     """Returns the largest difference of Q values, stepping version by version."""
     state, largest = sequence.initial_state, 0.0
     for t in range(CONFIG.num_rows):
-        row = map_tensors(lambda x, t=t: x[t : t + 1], sequence._replace(initial_state={}))
-        slots = torch.zeros(1, dtype=torch.int64)
+        row: Steps = map_tensors(lambda x, t=t: x[t : t + 1], sequence.steps)
+        network = networks[int(row.policy_versions.item())]
         with torch.no_grad():
-            output = agent.act(
-                networks[int(row.policy_versions.item())],
-                row.rows,
-                state,
-                slots=slots,
-                generator=torch.Generator(),
-            )
+            inputs = ActInput(row.rows, state, slots=torch.zeros(1, dtype=torch.int64))
+            output = agent.act(network, inputs, torch.Generator())
         difference = output.policy_outputs["q"] - row.policy_outputs["q"][0]
         largest = max(largest, difference.abs().max().item())
         state = output.state
     return largest
 
 
-def _random_network(agent: R2D2Agent, version: int) -> R2D2Network:
-    """Returns weights that tell rows, and versions, apart."""
-    network = agent.build_network()
+def _random_network(agent: R2D2Agent, version: int) -> nn.Module:
+    """Returns an acting part whose weights tell rows, and versions, apart."""
+    network = agent.acting_part(agent.build_network())
     torch.manual_seed(version)
     with torch.no_grad():
-        for parameter in network.online.parameters():
+        for parameter in network.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     return network
 

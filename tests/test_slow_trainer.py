@@ -19,7 +19,7 @@ from learner.config.run_config import ActorConfig, LearnerConfig, NetworkConfig,
 from learner.experience.replay.replay import TOLERANCE_BATCHES
 from learner.records import Completed, Unrolls, select_unrolls
 from learner.runtime import Learner
-from learner.training.local import Training
+from learner.training.local import LocalTraining
 from learner.training.process.handle import TrainerProcess
 from learner.training.process.main import RING_PLACES
 from seed.env_config import EnvConfig
@@ -131,7 +131,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts a run; ends it, and the actor, after the test."""
     gate, emitted = Gate(), Emitted()
     gate.attach(monkeypatch)
-    for cls in (Training, TrainerProcess):
+    for cls in (LocalTraining, TrainerProcess):
         monkeypatch.setattr(cls, "put", emitted.recording(cls.put))
     runs: list[SlowRun] = []
     actors = []
@@ -199,7 +199,7 @@ def _assert_every_step_is_counted(run: SlowRun, unroll_length: int) -> None:
         follows = [each for at, _, each in run.emitted.all if at == slot]
         assert all(follows[1:])
         for one, following in zip(unrolls, unrolls[1:], strict=False):
-            last, first = (x.rows.observations[0][i] for x, i in ((one, -1), (following, 0)))
+            last, first = (x.steps.rows.observations[0][i] for x, i in ((one, -1), (following, 0)))
             assert torch.equal(last, first)
         rows += sum(int((~one.steps.rows.is_first[1:]).sum()) for one in unrolls)
     steps = run.learner.counters.env_steps

@@ -4,7 +4,7 @@ Everything random comes from a generator that the test seeds.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from learner.acting.batcher import Request
 from learner.config.run_config import NetworkConfig
-from learner.records import Rows, State, Steps, Unrolls, map_tensors
+from learner.records import Rows, State, Steps, Unrolls, tensors_of
 from seed.specs import ArraySpec, EnvSpec
 from seed.wire import EnvOutputs
 
@@ -139,13 +139,6 @@ def numbers_of(unrolls: Unrolls) -> list[int]:
     for got, wanted in zip(tensors_of(unrolls), tensors_of(expected), strict=True):
         assert torch.equal(got, wanted)
     return numbers.tolist()
-
-
-def tensors_of(record: Unrolls) -> Iterator[Tensor]:
-    """Yields every tensor in a record, in a fixed order."""
-    tensors: list[Tensor] = []
-    map_tensors(lambda x: tensors.append(x) or x, record)
-    yield from tensors
 
 
 def assert_same(got: Unrolls, expected: Unrolls) -> None:

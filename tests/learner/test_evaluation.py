@@ -9,7 +9,8 @@ import torch
 from learner.checkpoint import save_checkpoint
 from learner.config.config_file import dump_config
 from learner.config.run_config import RunConfig
-from learner.evaluation import EpisodeQuota, load_run
+from learner.evaluation import EpisodeQuota
+from learner.loaded_run import load_run
 from seed.errors import CheckpointError, ConfigError
 from seed.wire import Episode
 

@@ -4,15 +4,30 @@ import pytest
 import torch
 
 from learner.records import (
+    Batch,
     Rows,
+    Steps,
+    Unrolls,
     concatenate_unrolls,
+    flatten,
     index_unrolls,
     map_tensors,
     select_unrolls,
     tensors_of,
     transitions,
+    unflatten,
 )
-from tests.learner.builders import env_spec, numbered_unrolls, numbers_of, random_rows, seeded
+from tests.learner.builders import (
+    GEAR,
+    SCREEN,
+    assert_same,
+    env_spec,
+    numbered_unrolls,
+    numbers_of,
+    random_rows,
+    random_unrolls,
+    seeded,
+)
 
 
 def flags(*rows: int) -> torch.Tensor:
@@ -86,9 +101,11 @@ def test_map_tensors_keeps_the_structure() -> None:
     unrolls = numbered_unrolls([1, 2])
     doubled = map_tensors(lambda x, y: x + y, unrolls, unrolls)
     assert type(doubled) is type(unrolls)
-    assert type(doubled.rows) is Rows
-    assert torch.equal(doubled.rows.observations[0], 2 * unrolls.steps.rows.observations[0])
-    assert torch.equal(doubled.policy_outputs["logits"], 2 * unrolls.steps.policy_outputs["logits"])
+    steps, twice = unrolls.steps, doubled.steps
+    assert type(twice) is Steps
+    assert type(twice.rows) is Rows
+    assert torch.equal(twice.rows.observations[0], 2 * steps.rows.observations[0])
+    assert torch.equal(twice.policy_outputs["logits"], 2 * steps.policy_outputs["logits"])
     assert torch.equal(doubled.initial_state["memory"], 2 * unrolls.initial_state["memory"])
 
 
@@ -135,3 +152,90 @@ def test_tensors_of_unrolls_are_all_that_map_tensors_sees() -> None:
     map_tensors(lambda x: seen.append(x) or x, unrolls)
     found = tensors_of(unrolls)
     assert len(found) == len(seen) and {id(x) for x in found} == {id(x) for x in seen}
+
+
+def some_unrolls(num_rows: int = 4, num_unrolls: int = 3) -> Unrolls:
+    """Returns unrolls with two observations and two states, whose names hold slashes."""
+    generator = seeded()
+    shape = (num_unrolls, 2)
+    state = {f"lstm/{name}": torch.randn(shape, generator=generator) for name in ("hidden", "cell")}
+    return random_unrolls(env_spec(SCREEN, GEAR), num_rows, num_unrolls, state, generator)
+
+
+def without(unrolls: Unrolls, part: str) -> Unrolls:
+    """Returns unrolls that lack one of the parts that may be missing."""
+    steps = unrolls.steps
+    match part:
+        case "observations":
+            rows = steps.rows._replace(observations=())
+            return unrolls._replace(steps=steps._replace(rows=rows))
+        case "policy_outputs":
+            return unrolls._replace(steps=steps._replace(policy_outputs={}))
+        case "initial_state":
+            return unrolls._replace(initial_state={})
+    return unrolls
+
+
+@pytest.mark.parametrize("missing", ["nothing", "observations", "policy_outputs", "initial_state"])
+def test_flattened_unrolls_come_back(missing: str) -> None:
+    """The same tensors in the same places; what is missing stays missing."""
+    unrolls = without(some_unrolls(), missing)
+    back = unflatten(flatten(unrolls))
+    assert len(back.steps.rows.observations) == len(unrolls.steps.rows.observations)
+    assert back.steps.policy_outputs.keys() == unrolls.steps.policy_outputs.keys()
+    assert_same(back, unrolls)
+    assert {id(x) for x in tensors_of(back)} == {id(x) for x in tensors_of(unrolls)}
+
+
+def test_more_than_ten_observations_keep_their_order() -> None:
+    """Their paths end in numbers, of which "10" sorts before "2"."""
+    unrolls = some_unrolls()
+    observations = tuple(torch.full((4, 3), float(number)) for number in range(12))
+    rows = unrolls.steps.rows._replace(observations=observations)
+    back = unflatten(flatten(unrolls._replace(steps=unrolls.steps._replace(rows=rows))))
+    assert [x[0, 0].item() for x in back.steps.rows.observations] == [*range(12)]
+
+
+def test_paths_name_the_fields() -> None:
+    """Checkpoints of replays hold them: another name makes a file unreadable."""
+    assert list(flatten(numbered_unrolls([1]))) == [
+        "steps/rows/observations/0",
+        "steps/rows/rewards",
+        "steps/rows/previous_actions",
+        "steps/rows/is_first",
+        "steps/rows/terminated",
+        "steps/rows/truncated",
+        "steps/actions",
+        "steps/policy_outputs/logits",
+        "steps/policy_versions",
+        "initial_state/memory",
+    ]
+
+
+def test_flatten_and_tensors_of_agree() -> None:
+    """All tensors, in one order, though dictionaries are filled in another."""
+    unrolls = some_unrolls()
+    assert list(unrolls.initial_state) == ["lstm/hidden", "lstm/cell"]
+    named = list(flatten(unrolls).values())
+    assert [id(x) for x in named] == [id(x) for x in tensors_of(unrolls)]
+
+
+def test_map_tensors_keeps_none() -> None:
+    """A batch that was sampled evenly has no weights, before and after."""
+    batch = Batch(numbered_unrolls([1, 2]))
+    moved = map_tensors(torch.clone, batch)
+    assert type(moved) is Batch
+    assert moved.importance_weights is None
+    assert numbers_of(moved.unrolls) == [1, 2]
+    weighed = batch._replace(importance_weights=torch.tensor([1.0, 0.5]))
+    halved = map_tensors(lambda x: x / 2, weighed)
+    assert halved.importance_weights.tolist() == [0.5, 0.25]
+
+
+def test_every_tensor_of_steps_is_time_major() -> None:
+    """One function slices a row of all of them, and the properties tell T and B."""
+    steps = some_unrolls(num_rows=4, num_unrolls=3).steps
+    assert {tuple(x.shape[:2]) for x in tensors_of(steps)} == {(4, 3)}
+    assert (steps.num_rows, steps.batch_size) == (4, 3)
+    row = map_tensors(lambda x: x[1:2], steps)
+    assert {tuple(x.shape[:2]) for x in tensors_of(row)} == {(1, 3)}

@@ -1,4 +1,4 @@
-"""The learner before it trains: what it tells actors to do, and whom it builds networks for."""
+"""The learner before it trains: what it tells actors, and for which actor it builds networks."""
 
 import threading
 from collections.abc import Iterator
@@ -112,7 +112,8 @@ def test_networks_are_built_once_though_their_first_actor_leaves(
         return make_agent(spec, config)
 
     monkeypatch.setattr("learner.runtime.make_agent", make_agent_slowly)
-    monkeypatch.setattr(served, "_admission", lock := WatchedLock())
+    assert served._service is not None
+    monkeypatch.setattr(served._service, "_admission", lock := WatchedLock())
     leaving, staying = FakeActor(address), FakeActor(address)
     leaving.send(hello(3))
     assert building.wait(TIMEOUT_S)

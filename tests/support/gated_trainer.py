@@ -10,21 +10,21 @@ import queue
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from torch import Tensor
 
+import learner.training.loop
 import learner.training.process.handle
 from learner.config.run_config import RunConfig
-from learner.records import Batch, Unrolls, select_unrolls
+from learner.experience.base import Experience, Sample
+from learner.records import Unrolls, select_unrolls
+from learner.training.loop import _next_batch
 from learner.training.process.main import Ends, run_trainer_process
-from learner.training.trainer import Trainer
 from tests.learner.builders import tensors_of
 
 _LOOK_UP_S = 0.1
 
-TrainStep = Callable[..., Tensor | None]
+NextBatch = Callable[[Experience], Sample | None]
 
 
 class Gate:
@@ -40,19 +40,21 @@ class Gate:
 
     def attach(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Puts the gate before the trainers that are made from now on."""
-        monkeypatch.setattr(Trainer, "train_step", self.before(Trainer.train_step))
+        monkeypatch.setattr(learner.training.loop, "_next_batch", self.after(_next_batch))
         run = functools.partial(_run_trainer_process, self)
         monkeypatch.setattr(learner.training.process.handle, "run_trainer_process", run)
 
-    def before(self, train_step: TrainStep) -> TrainStep:
-        """Returns `train_step` with the gate before it."""
+    def after(self, next_batch: NextBatch) -> NextBatch:
+        """Returns `next_batch` with the gate between it and the update."""
 
-        def gated(trainer: Trainer, batch: Batch, **keywords: Any) -> Tensor | None:
-            self._arrived.put(fingerprints(batch.newest if batch.newest else batch.unrolls))
-            while not self._permits.acquire(timeout=_LOOK_UP_S):
-                if self._is_open.is_set():
-                    break
-            return train_step(trainer, batch, **keywords)
+        def gated(experience: Experience) -> Sample | None:
+            sample = next_batch(experience)
+            if sample is not None:
+                self._arrived.put(fingerprints(sample.newest or sample.batch.unrolls))
+                while not self._permits.acquire(timeout=_LOOK_UP_S):
+                    if self._is_open.is_set():
+                        break
+            return sample
 
         return gated
 
@@ -82,5 +84,5 @@ def fingerprints(unrolls: Unrolls) -> list[int]:
 
 
 def _run_trainer_process(gate: Gate, config: RunConfig, directory: Path, ends: Ends) -> None:
-    Trainer.train_step = gate.before(Trainer.train_step)  # type: ignore[method-assign]
+    learner.training.loop._next_batch = gate.after(_next_batch)
     run_trainer_process(config, directory, ends)

@@ -42,7 +42,7 @@ TIMEOUT_S = 60.0
 
 
 def actor_process(address: str, *flags: str) -> subprocess.Popen[bytes]:
-    """Starts an actor; whoever did ends it."""
+    """Starts an actor; the caller ends it."""
     return subprocess.Popen([sys.executable, "-m", "actors", "--learner", address, *flags])
 
 
@@ -73,9 +73,9 @@ class CollectedUnrolls:
         self._writer: UnrollWriter | None = None
         if ring:
             memory = make_unroll_ring(example, unroll_length=agent.unroll_length, num_places=8)
-            ours, self._theirs = multiprocessing.Pipe()
-            self._writer = UnrollWriter(memory, ours)
-            self._reader = UnrollReader(memory, self._theirs)
+            self._write_end, read_end = multiprocessing.Pipe()
+            self._writer = UnrollWriter(memory, self._write_end)
+            self._reader = UnrollReader(memory, read_end)
             self._thread = threading.Thread(target=self._receive, daemon=True)
             self._thread.start()
 
@@ -86,14 +86,22 @@ class CollectedUnrolls:
             self._collect(completed)
 
     def stop(self) -> None:
+        """Nothing waits for long: the ring is always being emptied."""
+
+    def close(self) -> None:
+        """Collects what is still in the ring; nothing is put any more."""
         if self._writer is not None:
-            self._writer.close()
+            self._write_end.close()
             self._thread.join()
 
     def _receive(self) -> None:
-        with contextlib.suppress(Stopped):
+        try:
             while True:
                 self._collect(self._reader.get())
+        except Stopped:
+            return
+        finally:
+            self._reader.close()
 
 
 class ActingHarness:
@@ -161,6 +169,8 @@ class ActingHarness:
             actor.kill()
             actor.wait()
         self._service.close()
+        if self._training is not None:
+            self._training.close()
         if self._failure is not None and exc is None:
             raise self._failure
 
@@ -182,7 +192,7 @@ class ActingHarness:
 
     @property
     def unrolls(self) -> list[Unrolls]:
-        """What has been completed so far, whosever it is."""
+        """What has been completed so far, of all actors."""
         return [completed.unrolls for completed in self.completed]
 
     def publish(self, network: nn.Module, version: int) -> None:

@@ -1,19 +1,17 @@
 """Padded batches against the agent called plainly: the same answers, whatever the padding."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
 
-from learner.acting.graph_runner import PaddedAct, padded_sizes
-from learner.agents.base import ActOutput, Agent
+from learner.acting.graph_runner import PaddedRunner, padded_sizes
+from learner.agents.base import ActInput, ActOutput, Agent
 from learner.agents.r2d2 import R2D2Agent
 from learner.agents.steps import example_step
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import R2D2Config, VTraceConfig
 from learner.device.recorders import HostRecorder, make_recorder
-from learner.records import Rows, State, map_tensors, tensors_of
+from learner.records import map_tensors, tensors_of
 from tests.learner.builders import (
     GEAR,
     NETWORKS,
@@ -40,8 +38,8 @@ AGENTS: dict[str, Agent] = {
 NO_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-def random_batch(agent: Agent, count: int, rng_seed: int) -> tuple[Rows, State, dict[str, Tensor]]:
-    """Returns rows [1, count], a state that is not zero, and what else `act` is given."""
+def random_batch(agent: Agent, count: int, rng_seed: int) -> ActInput:
+    """Returns rows [1, count], a state that is not zero, slots, and where to act greedily."""
     generator = seeded(rng_seed)
     rows = random_rows(SPEC, 1, count, generator)
     state = map_tensors(
@@ -49,24 +47,24 @@ def random_batch(agent: Agent, count: int, rng_seed: int) -> tuple[Rows, State, 
         agent.initial_state(count, torch.device("cpu")),
     )
     slots = torch.randperm(1000, generator=generator)[:count]
-    return rows, state, {"slots": slots, "greedy": random_flags((count,), generator)}
+    return ActInput(rows, state, slots, greedy=random_flags((count,), generator))
 
 
 def make_padded(
     agent: Agent, *networks: nn.Module, device: str = "cpu"
-) -> tuple[PaddedAct, torch.Generator]:
+) -> tuple[PaddedRunner, torch.Generator]:
     """Returns one that is ready, and what it draws from."""
     generator = torch.Generator(device)
-    example = example_step(SPEC, agent, agent.build_network())
+    example = example_step(SPEC, agent)
     recorder = make_recorder(generator)
-    act = PaddedAct(agent, generator, recorder, example=example, max_size=MAX_SIZE)
-    act.prepare(networks)
-    return act, generator
+    runner = PaddedRunner(agent, generator, recorder, example=example, max_size=MAX_SIZE)
+    runner.prepare(networks)
+    return runner, generator
 
 
 def make_network(agent: Agent, rng_seed: int = 0) -> nn.Module:
-    """Returns one whose answers differ from row to row."""
-    return with_random_weights(agent.build_network(), rng_seed).eval()
+    """Returns an acting part whose answers differ from row to row."""
+    return with_random_weights(agent.acting_part(agent.build_network()), rng_seed).eval()
 
 
 def copies(output: ActOutput) -> ActOutput:
@@ -88,20 +86,23 @@ def test_padding_does_not_matter(name: str) -> None:
     by bit: those behind here are of the batches before."""
     agent, count = AGENTS[name], 21
     network = make_network(agent)
-    act, generator = make_padded(agent, network)
-    rows, state, others = random_batch(agent, count, rng_seed=0)
+    runner, generator = make_padded(agent, network)
+    inputs = random_batch(agent, count, rng_seed=0)
     # Up to the next size with rows of another batch.
-    more = random_batch(agent, 32 - count, rng_seed=1)
-    padded = map_tensors(lambda a, b: torch.cat([a, b], dim=1), rows, more[0])
-    padded_others = map_tensors(lambda a, b: torch.cat([a, b]), (state, others), more[1:])
-    expected = agent.act(network, padded, padded_others[0], generator=seeded(7), **padded_others[1])
-    expected = map_tensors(lambda x: x[:count], expected)
+    padded = joined(inputs, random_batch(agent, 32 - count, rng_seed=1))
+    expected = map_tensors(lambda x: x[:count], agent.act(network, padded, seeded(7)))
     for before in (0, 32, 7, 40):
         if before:
-            between = random_batch(agent, before, rng_seed=before)
-            act(network, between[0], between[1], **between[2])
+            runner(network, random_batch(agent, before, rng_seed=before))
         generator.manual_seed(7)
-        assert_equal(act(network, rows, state, **others), expected)
+        assert_equal(runner(network, inputs), expected)
+
+
+def joined(first: ActInput, second: ActInput) -> ActInput:
+    """Returns both batches as one."""
+    rows = map_tensors(lambda a, b: torch.cat([a, b], dim=1), first.rows, second.rows)
+    others = map_tensors(lambda a, b: torch.cat([a, b]), tuple(first[1:]), tuple(second[1:]))
+    return ActInput(rows, *others)
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -110,11 +111,11 @@ def test_batches_of_any_size_give_what_the_agent_gives(name: str) -> None:
     """To float tolerance, as kernels differ by size; beyond the largest they are the same."""
     agent = AGENTS[name]
     network = make_network(agent)
-    act, _ = make_padded(agent, network)
+    runner, _ = make_padded(agent, network)
     for count in (1, 8, 9, 33, MAX_SIZE, MAX_SIZE + 1):
-        rows, state, others = random_batch(agent, count, rng_seed=count)
-        got = act(network, rows, state, **others)
-        expected = agent.act(network, rows, state, generator=seeded(), **others)
+        inputs = random_batch(agent, count, rng_seed=count)
+        got = runner(network, inputs)
+        expected = agent.act(network, inputs, seeded())
         assert got.actions.shape == (count,)
         torch.testing.assert_close(got.policy_outputs, expected.policy_outputs)
         torch.testing.assert_close(got.state, expected.state)
@@ -126,14 +127,15 @@ def test_greedy_rows_are_those_that_are_asked_for(greedy: str | None) -> None:
     """The same draws as without padding, and those of the batch before are forgotten."""
     agent = AGENTS["vtrace"]
     network = make_network(agent)
-    act, generator = make_padded(agent, network)
-    rows, state, others = random_batch(agent, 30, rng_seed=3)
-    act(network, rows, state, slots=others["slots"], greedy=torch.ones(30, dtype=torch.bool))
-    masks = {None: None, "all": torch.ones(30, dtype=torch.bool), "some": others["greedy"]}
-    inputs: dict[str, Any] = {"slots": others["slots"], "greedy": masks[greedy]}
+    runner, generator = make_padded(agent, network)
+    inputs = random_batch(agent, 30, rng_seed=3)
+    all_rows = torch.ones(30, dtype=torch.bool)
+    runner(network, inputs._replace(greedy=all_rows))
+    masks = {None: None, "all": all_rows, "some": inputs.greedy}
+    inputs = inputs._replace(greedy=masks[greedy])
     generator.manual_seed(5)
-    got = copies(act(network, rows, state, **inputs))
-    expected = agent.act(network, rows, state, generator=seeded(5), **inputs)
+    got = copies(runner(network, inputs))
+    expected = agent.act(network, inputs, seeded(5))
     assert torch.equal(got.actions, expected.actions)
     best = got.policy_outputs["logits"].argmax(-1)
     assert torch.equal(got.actions, best) == (greedy == "all")
@@ -141,15 +143,13 @@ def test_greedy_rows_are_those_that_are_asked_for(greedy: str | None) -> None:
 
 @torch.inference_mode()
 def test_actions_stay_when_the_next_batch_is_acted_on() -> None:
-    """Whoever sends them to actors may do so late; what else is given is overwritten."""
+    """They may still be on their way to actors; the other results are overwritten."""
     agent = AGENTS["vtrace"]
     network = make_network(agent)
-    act, _ = make_padded(agent, network)
-    rows, state, others = random_batch(agent, 30, rng_seed=0)
-    first = act(network, rows, state, **others)
+    runner, _ = make_padded(agent, network)
+    first = runner(network, random_batch(agent, 30, rng_seed=0))
     kept = copies(first)
-    rows, state, others = random_batch(agent, 30, rng_seed=1)
-    second = act(network, rows, state, **others)
+    second = runner(network, random_batch(agent, 30, rng_seed=1))
     assert torch.equal(first.actions, kept.actions)
     assert not torch.equal(first.actions, second.actions)
     assert not torch.equal(first.policy_outputs["logits"], kept.policy_outputs["logits"])
@@ -160,13 +160,13 @@ def test_weights_written_in_place_act_at_once() -> None:
     """What was recorded reads them where they are, each network its own."""
     agent = AGENTS["vtrace"]
     networks = [make_network(agent, rng_seed) for rng_seed in (0, 1)]
-    act, _ = make_padded(agent, *networks)
-    rows, state, others = random_batch(agent, 12, rng_seed=0)
+    runner, _ = make_padded(agent, *networks)
+    inputs = random_batch(agent, 12, rng_seed=0)
     for rng_seed in (2, 3):
         with_random_weights(networks[0], rng_seed)
         for network in networks:
-            got = act(network, rows, state, **others).policy_outputs["logits"]
-            expected = agent.act(network, rows, state, generator=seeded(), **others)
+            got = runner(network, inputs).policy_outputs["logits"]
+            expected = agent.act(network, inputs, seeded())
             torch.testing.assert_close(got, expected.policy_outputs["logits"])
 
 
@@ -174,9 +174,9 @@ def test_making_ready_draws_nothing() -> None:
     """A resumed run goes on with the numbers that it would have drawn."""
     agent = AGENTS["r2d2"]
     generator = seeded(11)
-    example = example_step(SPEC, agent, agent.build_network())
-    act = PaddedAct(agent, generator, HostRecorder(), example=example, max_size=MAX_SIZE)
-    act.prepare([make_network(agent)])
+    example = example_step(SPEC, agent)
+    runner = PaddedRunner(agent, generator, HostRecorder(), example=example, max_size=MAX_SIZE)
+    runner.prepare([make_network(agent)])
     assert torch.equal(generator.get_state(), seeded(11).get_state())
 
 
@@ -208,17 +208,15 @@ def test_gpu_graphs_give_what_the_agent_gives(name: str) -> None:
     agent, device = AGENTS[name], torch.device("cuda")
     networks = [make_network(agent, rng_seed).to(device) for rng_seed in (0, 1)]
     with torch.cuda.stream(torch.cuda.Stream()):
-        act, generator = make_padded(agent, *networks, device="cuda")
+        runner, generator = make_padded(agent, *networks, device="cuda")
         drawn: list[Tensor] = []
         for number in range(40):
             count = number % MAX_SIZE + 1
             batch = random_batch(agent, count, rng_seed=number)
-            rows, state, others = map_tensors(lambda x: x.to(device), batch)
+            inputs = map_tensors(lambda x: x.to(device), batch)
             network = networks[number % 2]
-            got = copies(act(network, rows, state, **others))
-            expected = agent.act(
-                network, rows, state, generator=torch.Generator(device).manual_seed(0), **others
-            )
+            got = copies(runner(network, inputs))
+            expected = agent.act(network, inputs, torch.Generator(device).manual_seed(0))
             torch.testing.assert_close(
                 got.policy_outputs, expected.policy_outputs, rtol=1e-3, atol=1e-3
             )

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from learner.acting.batcher import Batcher, Request
-from learner.acting.graph_runner import PaddedAct, PlainAct
-from learner.acting.inference_thread import Acting, make_act
+from learner.acting.graph_runner import PaddedRunner, PlainRunner
+from learner.acting.inference_thread import InferenceThread, make_runner
 from learner.agents.vtrace import VTraceAgent
 from learner.config.agent_config import VTraceConfig
-from learner.config.run_config import InferenceConfig, NetworkConfig, RunConfig
-from learner.config.torchrun import Place
+from learner.config.run_config import InferenceConfig, NetworkConfig
 from learner.records import Completed, tensors_of
 from learner.reporting.counters import Counters
 from learner.reporting.metrics import Metrics
@@ -45,6 +44,9 @@ class FakeTraining:
             self.first = Put(completed, self._streams.current)
         self.put_first.set()
 
+    def stop(self) -> None:
+        """Nothing waits."""
+
 
 @pytest.mark.parametrize("cuda_graphs", ["off", "on"])
 def test_unrolls_are_given_to_the_stream_that_trains(
@@ -61,17 +63,16 @@ def test_unrolls_are_given_to_the_stream_that_trains(
     weights.publish(agent.build_network(), 0)
     inference = InferenceConfig(cuda_graphs=cuda_graphs, max_inference_batch=16)  # pyright: ignore[reportArgumentType]
     batcher, training, failures = Batcher(inference), FakeTraining(weights, streams), []
-    acting = Acting(
+    acting = InferenceThread(
         spec=spec,
         agent=agent,
-        config=RunConfig(inference=inference),
+        config=inference,
         training=training,
         batcher=batcher,
         counters=Counters(),
-        place=Place(),
         metrics=Metrics(),
         device=CPU,
-        checkpoint=None,
+        rng_seed=0,
         on_failure=failures.append,
     )
     acting.start()
@@ -89,6 +90,7 @@ def test_unrolls_are_given_to_the_stream_that_trains(
         assert answered.acquire(timeout=TIMEOUT_S)
     assert training.put_first.wait(TIMEOUT_S)
     batcher.close()
+    acting.stop()
     acting.join()
     assert not failures
     assert training.first is not None
@@ -98,10 +100,10 @@ def test_unrolls_are_given_to_the_stream_that_trains(
 
 
 @pytest.mark.parametrize(
-    ("cuda_graphs", "expected"), [("auto", PlainAct), ("off", PlainAct), ("on", PaddedAct)]
+    ("cuda_graphs", "expected"), [("auto", PlainRunner), ("off", PlainRunner), ("on", PaddedRunner)]
 )
 def test_cpu_pads_batches_only_if_told_to(cuda_graphs: str, expected: type) -> None:
     """There is nothing to be gained there."""
     agent = VTraceAgent(env_spec(), NetworkConfig(), VTraceConfig())
     config = InferenceConfig(cuda_graphs=cuda_graphs)  # pyright: ignore[reportArgumentType]
-    assert isinstance(make_act(env_spec(), agent, torch.Generator(), config), expected)
+    assert isinstance(make_runner(env_spec(), agent, torch.Generator(), config), expected)

@@ -38,15 +38,13 @@ def random_step(num_envs: int, generator: torch.Generator, *, with_state: bool =
 
 def time_slice(unrolls: Unrolls, which: slice) -> Unrolls:
     """Returns some rows of all unrolls; their initial state is that of row 0 still."""
-    rows = map_tensors(lambda x: x[which], unrolls._replace(initial_state={}))
-    return rows._replace(initial_state=unrolls.initial_state)
+    return unrolls._replace(steps=map_tensors(lambda x: x[which], unrolls.steps))
 
 
 def column(record: Unrolls, which: slice) -> Unrolls:
     """Returns copies of some environments of a record."""
-    part = map_tensors(lambda x: x[:, which].clone(), record._replace(initial_state={}))
     state = {name: x[which].clone() for name, x in record.initial_state.items()}
-    return part._replace(initial_state=state)
+    return Unrolls(map_tensors(lambda x: x[:, which].clone(), record.steps), state)
 
 
 class LiteralStore:
@@ -77,10 +75,8 @@ class LiteralStore:
             rows = self._open[slot]
             rows.append(column(step, slice(index, index + 1)))
             if len(rows) == self._num_rows:
-                merged = map_tensors(
-                    lambda *xs: torch.cat(xs), *(row._replace(initial_state={}) for row in rows)
-                )
-                completed.append(merged._replace(initial_state=rows[0].initial_state))
+                steps = map_tensors(lambda *xs: torch.cat(xs), *(row.steps for row in rows))
+                completed.append(Unrolls(steps, rows[0].initial_state))
                 self._open[slot] = [rows[-1]]
         return completed
 

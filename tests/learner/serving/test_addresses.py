@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from learner.reporting.metrics import Metrics
-from learner.serving.factory import make_server
-from learner.serving.ingress.handle import IngressProcesses
+from learner.serving.factory import Server, make_server
 from learner.serving.listening import check_listen_addresses
 from learner.serving.reception import Reception
-from learner.serving.server import ServerThread
 from seed.errors import ConfigError
 from seed.pb import inference_pb2 as pb
 from seed.security import Security
@@ -18,7 +16,7 @@ from tests.learner.serving.support import FakeActor, WatchedBatcher
 from tests.support.credentials import learner_security
 
 
-def server_at(*addresses: str, ingress_processes: int = 0) -> ServerThread | IngressProcesses:
+def server_at(*addresses: str, ingress_processes: int = 0) -> Server:
     """Returns a server that has not been started."""
     reception = Reception(
         make_task=pb.Task, admit=lambda spec: "", batcher=WatchedBatcher(), metrics=Metrics()

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learner.records import Completed, Rows, Unrolls
+from learner.records import Completed, Rows, Steps, Unrolls
 
 # Rows of a stream that no other stream's numbers reach into.
 STREAM_LENGTH = 1000
@@ -18,7 +18,7 @@ def stream_unrolls(envs: list[int], starts: list[int], num_rows: int) -> Unrolls
     first = torch.tensor(envs) * STREAM_LENGTH + torch.tensor(starts)
     numbers = first + torch.arange(num_rows).unsqueeze(1)  # [num_rows, B]
     assert max(starts) + num_rows <= STREAM_LENGTH
-    return Unrolls(
+    steps = Steps(
         rows=Rows(
             observations=(_digits(numbers), -numbers.float().unsqueeze(-1)),
             rewards=numbers.float(),
@@ -31,8 +31,9 @@ def stream_unrolls(envs: list[int], starts: list[int], num_rows: int) -> Unrolls
         policy_outputs={"q": numbers.float().unsqueeze(-1) * torch.tensor([1.0, 2.0])},
         # More than 32 bits hold.
         policy_versions=numbers + 2**40,
-        initial_state={"lstm/hidden": first.float().unsqueeze(-1) + 0.5, "frames": _digits(first)},
     )
+    state = {"lstm/hidden": first.float().unsqueeze(-1) + 0.5, "frames": _digits(first)}
+    return Unrolls(steps, state)
 
 
 def stream_blocks(

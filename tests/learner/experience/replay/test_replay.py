@@ -55,10 +55,10 @@ def test_first_priorities_are_of_the_sequences_that_became_whole() -> None:
     fill(replay, range(3))
     assert priorities_of(replay) == pytest.approx({0: 4**0.5, 1: 7**0.5})
     assert [unrolls.num_unrolls for unrolls in given] == [1, 1]
-    assert given[0].rows.observations == ()
+    assert given[0].steps.rows.observations == ()
     whole = stream_unrolls([0], [PERIOD], NUM_ROWS)
-    bare = whole._replace(rows=whole.steps.rows._replace(observations=()), initial_state={})
-    assert_same(given[1], bare)
+    rows = whole.steps.rows._replace(observations=())
+    assert_same(given[1], Unrolls(whole.steps._replace(rows=rows), initial_state={}))
 
 
 def test_sampling_follows_the_priorities_written_back() -> None:
@@ -129,7 +129,7 @@ def test_sequence_overwritten_while_it_was_copied_is_not_returned(
             blocks = range(10 * num_gathers, 10 * num_gathers + 10)
             in_thread(fill, replay, blocks).result(TIMEOUT_S)
             # Half of the copy is of new rows.
-            copied.actions[1:].copy_(gather(heads).actions[1:])
+            copied.steps.actions[1:].copy_(gather(heads).steps.actions[1:])
         return copied
 
     monkeypatch.setattr(replay._store, "gather", slow_gather)

@@ -130,7 +130,7 @@ def test_replay_of_another_capacity_takes_over_the_newest(
 
     The ring before was empty, partly filled, or had gone round.
     """
-    replay = make_replay(capacity=12, initial_priorities=lambda x: 1 + x.actions[0] % 5)
+    replay = make_replay(capacity=12, initial_priorities=lambda x: 1 + x.steps.actions[0] % 5)
     fill(replay, range(num_rounds), envs=[0, 1, 2])
     before = held_sequences(replay)
     restored = restored_from(replay, capacity=capacity, compression=compression)

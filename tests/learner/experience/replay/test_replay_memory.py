@@ -9,7 +9,7 @@ import torch
 from learner.config.agent_config import ReplayConfig
 from learner.experience.replay.memory import GIB
 from learner.experience.replay.replay import Replay
-from learner.records import Unrolls
+from learner.records import Steps, Unrolls
 from seed.errors import ConfigError
 from tests.learner.experience.replay.replays import fill, make_replay, ones
 from tests.learner.experience.replay.streams import stream_unrolls
@@ -26,10 +26,10 @@ def atari_replay(compression: Literal["none", "zstd"] = "none") -> tuple[Replay,
         initial_priorities=ones,
         rng_seed=0,
     )
-    row = stream_unrolls([0], [0], 1)
-    row = row._replace(
-        rows=row.rows._replace(observations=(torch.zeros(1, 1, 84, 84, dtype=torch.uint8),)),
-        policy_outputs={"q": torch.zeros(1, 1, 18)},
+    screens = torch.zeros(1, 1, 84, 84, dtype=torch.uint8)
+    steps = with_observation(stream_unrolls([0], [0], 1).steps, screens)
+    row = Unrolls(
+        steps._replace(policy_outputs={"q": torch.zeros(1, 1, 18)}),
         initial_state={
             "frames/observation": torch.zeros(1, 3, 84, 84, dtype=torch.uint8),
             "lstm/hidden": torch.zeros(1, 512),
@@ -37,6 +37,11 @@ def atari_replay(compression: Literal["none", "zstd"] = "none") -> tuple[Replay,
         },
     )
     return replay, row
+
+
+def with_observation(steps: Steps, observation: torch.Tensor) -> Steps:
+    """Returns steps whose only observation is the one given."""
+    return steps._replace(rows=steps.rows._replace(observations=(observation,)))
 
 
 def test_hundred_thousand_atari_sequences_fit_64_gib(caplog: pytest.LogCaptureFixture) -> None:
@@ -85,6 +90,6 @@ def test_compressed_replay_is_refused_once_it_is_known_not_to_fit() -> None:
 def test_compression_of_what_has_no_screens_is_refused() -> None:
     """It would do nothing."""
     replay, row = atari_replay("zstd")
-    bare = row._replace(rows=row.rows._replace(observations=(torch.zeros(1, 1, 4),)))
+    bare = row._replace(steps=with_observation(row.steps, torch.zeros(1, 1, 4)))
     with pytest.raises(ConfigError, match="replay_compression: expected none where .*, got zstd"):
         replay.check_memory(bare, available_bytes=64 * GIB)

@@ -12,11 +12,13 @@ from learner.agents.steps import example_step
 from learner.checkpoint import save_checkpoint
 from learner.config.agent_config import R2D2Config, ReplayConfig
 from learner.config.run_config import NetworkConfig
+from learner.experience.base import ExperienceContext
 from learner.experience.replay.memory import GIB
 from learner.experience.replay.replayed_sequences import ReplayedSequences
 from learner.records import Completed, Unrolls
 from seed.errors import ConfigError
 from tests.learner.builders import NUM_ACTIONS, SPEED, assert_same, env_spec, random_unrolls, seeded
+from tests.learner.experience.replay.replays import ones
 
 CPU = torch.device("cpu")
 CONFIG = R2D2Config(
@@ -45,14 +47,17 @@ def make_experience(
 ) -> ReplayedSequences:
     """Returns an experience that has not been started."""
     agent = make_agent()
-    return ReplayedSequences(
-        agent,
-        dataclasses.replace(config, replay=replay),
-        example=example_step(agent.spec, agent, agent.build_network()),
+    context = ExperienceContext(
+        example=example_step(env_spec(SPEED), agent),
         num_slots=4,
         device=CPU,
         rng_seed=1,
         on_failure=fail,
+    )
+    return ReplayedSequences(
+        dataclasses.replace(config, replay=replay),
+        context,
+        initial_priorities=ones,
         available_bytes=available_bytes,
     )
 
@@ -62,9 +67,10 @@ def put_blocks(experience: ReplayedSequences, num_blocks: int) -> list[Unrolls]:
     agent, blocks = make_agent(), []
     for number in range(num_blocks):
         state = agent.initial_state(4, CPU)
-        unrolls = random_unrolls(agent.spec, CONFIG.period + 1, 4, state, seeded(number))
+        unrolls = random_unrolls(env_spec(SPEED), CONFIG.period + 1, 4, state, seeded(number))
         q_values = torch.randn(CONFIG.period + 1, 4, NUM_ACTIONS, generator=seeded(number))
-        blocks.append(unrolls._replace(policy_outputs={"q": q_values}))
+        steps = unrolls.steps._replace(policy_outputs={"q": q_values})
+        blocks.append(Unrolls(steps, state))
         follows = torch.full((4,), number > 0).numpy()
         experience.put(Completed(blocks[-1], torch.arange(4).numpy(), follows))
     return blocks
@@ -77,9 +83,9 @@ def test_batch_comes_with_what_was_just_acted_once() -> None:
     experience.start()
     first, second = experience.next_batch(), experience.next_batch()
     experience.close()
-    assert first.unrolls.steps.actions.shape == (CONFIG.num_rows, 3)
-    assert first.importance_weights is not None
-    assert first.importance_weights.shape == (3,)
+    assert first.batch.unrolls.steps.actions.shape == (CONFIG.num_rows, 3)
+    assert first.batch.importance_weights is not None
+    assert first.batch.importance_weights.shape == (3,)
     assert first.newest is not None
     assert_same(first.newest, newest)
     assert second.newest is None
@@ -90,11 +96,11 @@ def test_priorities_of_an_update_reach_the_replay() -> None:
     experience = make_experience(dataclasses.replace(CONFIG.replay, priority_exponent=1.0))
     put_blocks(experience, 2)
     experience.start()
-    batch = experience.next_batch()
-    experience.trained(batch, torch.full((3,), 1000.0))
+    sample = experience.next_batch()
+    experience.trained(sample, torch.full((3,), 1000.0))
     report = experience.report()
     experience.close()
-    chosen = len(set(batch.source.heads.tolist()))
+    chosen = len(set(sample.source.heads.tolist()))
     assert report["replay/sequences"] == 4
     assert report["replay/priority_mean"] > 1000.0 * chosen / 4
 
@@ -120,7 +126,7 @@ def test_replay_reads_back_from_a_checkpoint(tmp_path: Path) -> None:
     wanted, got = experience.next_batch(), resumed.next_batch()
     for each in (experience, resumed):
         each.close()
-    assert_same(got.unrolls, wanted.unrolls)
+    assert_same(got.batch.unrolls, wanted.batch.unrolls)
     assert torch.equal(got.source.importance_weights, wanted.source.importance_weights)
 
 
@@ -209,5 +215,5 @@ def test_replay_of_another_capacity_is_taken_over(
     experience.restore(path)
     assert caplog.messages == ["replay: 6 sequences restored"]
     experience.start()
-    assert experience.next_batch().unrolls.steps.actions.shape == (CONFIG.num_rows, 3)
+    assert experience.next_batch().batch.unrolls.steps.actions.shape == (CONFIG.num_rows, 3)
     experience.close()

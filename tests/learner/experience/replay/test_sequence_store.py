@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from learner.experience.replay.sequence_store import SequenceStore, flatten
-from learner.records import Completed, map_tensors
+from learner.experience.replay.sequence_store import SequenceStore
+from learner.records import Completed, Unrolls, flatten, map_tensors
 from seed.errors import ConfigError
 from tests.learner.builders import assert_same, seeded, tensors_of
 from tests.learner.experience.replay.streams import stream_blocks, stream_of, stream_unrolls
@@ -124,8 +124,9 @@ def screens(period: int, rng_seed: int) -> Completed:
     completed = stream_blocks([0], [0], period)
     noise = torch.randint(0, 256, (64, 64), generator=seeded(rng_seed)).to(torch.uint8)
     screens = noise.expand(period + 1, 1, 64, 64)
-    rows = completed.unrolls.steps.rows._replace(observations=(screens,))
-    return completed._replace(unrolls=completed.unrolls._replace(rows=rows))
+    steps, state = completed.unrolls
+    steps = steps._replace(rows=steps.rows._replace(observations=(screens,)))
+    return completed._replace(unrolls=Unrolls(steps, state))
 
 
 def test_compressed_blocks_take_what_does_not_repeat() -> None:
@@ -183,7 +184,8 @@ def test_outcomes_are_the_sequence_without_what_the_network_saw() -> None:
     _, heads = insert(store, stream_blocks([3], [1], 4))
     whole = store.gather(heads)
     rows = whole.steps.rows._replace(observations=())
-    assert_same(store.gather_outcomes(heads), whole._replace(rows=rows, initial_state={}))
+    expected = Unrolls(whole.steps._replace(rows=rows), initial_state={})
+    assert_same(store.gather_outcomes(heads), expected)
 
 
 def test_store_keeps_no_reference_to_what_it_was_given() -> None:
@@ -199,14 +201,17 @@ def test_store_keeps_no_reference_to_what_it_was_given() -> None:
     assert_same(before, stream_unrolls([1], [0], 3))
 
 
+def without_outputs(unrolls: Unrolls) -> Unrolls:
+    """Returns unrolls without states and policy outputs."""
+    return Unrolls(unrolls.steps._replace(policy_outputs={}), initial_state={})
+
+
 def test_unrolls_without_state_or_outputs_are_stored_too() -> None:
     """A feed-forward network without a frame stack has no state."""
     store = SequenceStore(capacity=3, num_rows=3, period=3, num_slots=1)
     completed = stream_blocks([1], [0], 3)
-    bare = completed.unrolls._replace(initial_state={}, policy_outputs={})
-    _, heads = insert(store, completed._replace(unrolls=bare))
-    expected = stream_unrolls([1], [0], 3)
-    assert_same(store.gather(heads), expected._replace(initial_state={}, policy_outputs={}))
+    _, heads = insert(store, completed._replace(unrolls=without_outputs(completed.unrolls)))
+    assert_same(store.gather(heads), without_outputs(stream_unrolls([1], [0], 3)))
 
 
 @pytest.mark.parametrize(("period", "num_rows"), SHAPES)
@@ -226,3 +231,16 @@ def test_every_tensor_of_a_record_has_a_name() -> None:
     """What `flatten` forgot would not be stored."""
     unrolls = stream_unrolls([1], [0], 3)
     assert len(flatten(unrolls)) == len([*tensors_of(unrolls)])
+
+
+def test_leaves_of_former_names_are_refused() -> None:
+    """A checkpoint from before rows lay under "steps": it is said, and nothing is taken over."""
+    store, fresh = (SequenceStore(capacity=3, num_rows=3, period=3, num_slots=1) for _ in range(2))
+    insert(store, stream_blocks([1], [0], 3))
+    former = {name.replace("/steps/", "/"): x for name, x in store.state_dict().items()}
+    assert "arrays/actions" in former
+    with pytest.raises(ValueError, match="replay: expected leaves named steps/..., got "):
+        fresh.load_state_dict(former)
+    assert (fresh.num_filled, fresh.held_bytes) == (0, 0)
+    fresh.load_state_dict(store.state_dict())
+    assert_same(fresh.gather(np.array([0])), stream_unrolls([1], [0], 3))
