@@ -181,9 +181,24 @@ class WatchedCondition(threading.Condition):
         self.somebody_waits = threading.Event()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits as usual. Until it does, whoever set this up cannot get the lock."""
+        """Waits as usual. Until it does, the test cannot get the lock."""
         self.somebody_waits.set()
         return super().wait(timeout)
+
+
+class WatchedLock:
+    """A lock that tells how many have asked for it."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Semaphore(0)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.asked.release()
+        self._lock.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
 
 
 def in_thread(function: Callable[..., Result], *args: object) -> Future[Result]:

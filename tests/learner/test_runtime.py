@@ -20,7 +20,7 @@ from seed.pb import inference_pb2 as pb
 from seed.security import PLAIN_TEXT
 from seed.serialization import unstructure
 from seed.specs import EnvSpec
-from tests.learner.builders import TIMEOUT_S, env_spec
+from tests.learner.builders import TIMEOUT_S, WatchedLock, env_spec
 from tests.learner.serving.support import INVALID, PRECONDITION, SPEC, FakeActor, hello
 
 
@@ -80,21 +80,6 @@ def test_learner_refuses_what_differs_from_its_first_actor(learner: tuple[Learne
     assert details == "this run's action.num_values: expected 4, got 5"
     for actor in (impossible, fitting, other):
         actor.close()
-
-
-class WatchedLock:
-    """A lock that tells how many have asked for it."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Semaphore(0)
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self.asked.release()
-        self._lock.acquire()
-
-    def __exit__(self, *exc: object) -> None:
-        self._lock.release()
 
 
 def test_networks_are_built_once_though_their_first_actor_leaves(
