@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from actors.vectorisation import MAX_FAILURES_IN_A_ROW, SyncVectorEnv
+from actors.replacement import MAX_FAILURES_IN_A_ROW
+from actors.vectorisation import SyncVectorEnv
 from seed.errors import ConfigError, EnvironmentFailedError
 from tests.actors.odd_envs import Fragile, OldReset, OldStep
 
