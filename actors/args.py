@@ -38,6 +38,10 @@ class ActorArgs:
     what the learner asks for."""
     env_threads: int = 1
     """Threads that step one group, for environments that can use them (ALE/*)."""
+    env_workers: int = 0
+    """Processes that step one group, for environments that take milliseconds a step: about
+    one for each free core. 0: this process steps them. ALE/* and environments that are
+    registered as vectorised cannot use them."""
     video: Path | None = None
     """Write the first full episode to this mp4 file; runs one environment only."""
     connect_timeout_s: float = 30.0
@@ -67,6 +71,8 @@ class ActorArgs:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(expected(name, "at least 1", value))
+        if self.env_workers < 0:
+            raise ConfigError(expected("env_workers", "at least 0", self.env_workers))
         for name in ("connect_timeout_s", "max_backoff_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(expected(name, "above 0", getattr(self, name)))
@@ -74,6 +80,8 @@ class ActorArgs:
             for name in ("envs_per_group", "num_groups"):
                 if getattr(self, name) not in (None, 1):
                     raise ConfigError(expected(name, "1 with video", getattr(self, name)))
+            if self.env_workers:
+                raise ConfigError(expected("env_workers", "0 with video", self.env_workers))
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -20,8 +20,9 @@ from actors.atari import make_atari, make_rendered_atari
 from actors.group import EnvGroup
 from actors.vectorisation import SyncVectorEnv
 from actors.video import RecordFirstEpisode
+from actors.workers import WorkerVectorEnv
 from seed.env_config import EnvConfig, env_settings_from_json
-from seed.errors import ConfigError, expected
+from seed.errors import ConfigError, expected, require
 
 gymnasium.register_envs(ale_py)
 gymnasium.register("seed/Catch-v0", entry_point="actors.games.catch:Catch")
@@ -36,10 +37,18 @@ def decode_settings(env_id: str, settings_json: str) -> EnvConfig:
 
 
 def make_group(
-    config: EnvConfig, *, index: int, num_envs: int, base_seed: int, num_threads: int = 1
+    config: EnvConfig,
+    *,
+    index: int,
+    num_envs: int,
+    base_seed: int,
+    num_threads: int = 1,
+    num_workers: int = 0,
 ) -> EnvGroup:
     """Returns the `index`-th group of an actor, with a seed of its own."""
-    vector_env = make_vector_env(config, num_envs=num_envs, num_threads=num_threads)
+    vector_env = make_vector_env(
+        config, num_envs=num_envs, num_threads=num_threads, num_workers=num_workers
+    )
     return EnvGroup(vector_env, index=index, rng_seed=_group_seed(base_seed, index))
 
 
@@ -56,7 +65,9 @@ def make_video_group(config: EnvConfig, path: Path, *, base_seed: int) -> EnvGro
     return EnvGroup(SyncVectorEnv(make_env, 1), index=0, rng_seed=_group_seed(base_seed, 0))
 
 
-def make_vector_env(config: EnvConfig, *, num_envs: int, num_threads: int = 1) -> VectorEnv:
+def make_vector_env(
+    config: EnvConfig, *, num_envs: int, num_threads: int = 1, num_workers: int = 0
+) -> VectorEnv:
     """Returns `num_envs` environments in NEXT_STEP autoreset.
 
     Args:
@@ -65,14 +76,30 @@ def make_vector_env(config: EnvConfig, *, num_envs: int, num_threads: int = 1) -
         environment.
       num_envs: environments that step together.
       num_threads: threads that step them, where they can use more than one (ALE/*).
+      num_workers: processes that step them; 0 for the calling process.
+
+    Raises:
+      ConfigError: an unknown id or argument, or workers for an environment that cannot use
+        them.
+      EnvironmentFailedError: a worker ended.
     """
     registered = _registered(config.env_id)
+    if config.is_atari or registered.entry_point is None:
+        require(num_workers == 0, "env_workers", f"0 for {config.env_id}", num_workers)
     if config.is_atari:
         game = registered.kwargs["game"]
         return make_atari(game, config.atari, num_envs=num_envs, num_threads=num_threads)
     if registered.entry_point is None:
         return gymnasium.make_vec(registered, num_envs=num_envs, **config.make_kwargs)
-    return SyncVectorEnv(functools.partial(_make_env, registered, config.make_kwargs), num_envs)
+    make_env = functools.partial(make_single_env, config)
+    if num_workers:
+        return WorkerVectorEnv(make_env, num_envs, num_workers)
+    return SyncVectorEnv(make_env, num_envs)
+
+
+def make_single_env(config: EnvConfig) -> gymnasium.Env:
+    """Returns one environment; a worker process calls it too, so it imports the id's module."""
+    return _make_env(_registered(config.env_id), config.make_kwargs)
 
 
 def _registered(env_id: str) -> RegisteredEnv:

@@ -156,6 +156,7 @@ class Session:
                     num_envs=work.envs_per_group,
                     base_seed=task.base_seed,
                     num_threads=self._args.env_threads,
+                    num_workers=self._args.env_workers,
                 )
                 self._groups.append(group)
         self._work = work

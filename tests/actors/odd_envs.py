@@ -1,5 +1,6 @@
 """Small environments with one peculiarity each, registered as "odd/*"."""
 
+import threading
 from typing import Any
 
 import gymnasium
@@ -95,6 +96,13 @@ class Fragile(gymnasium.Env):
         return np.float32(self._steps), 1.0, self._steps == self._ends_at, False, {}
 
 
+class NeverCloses(Fragile):
+    """Does not come back from `close`."""
+
+    def close(self) -> None:
+        threading.Event().wait()
+
+
 class OldStep(gymnasium.Env):
     """Speaks the API before Gymnasium: step returns 4 values."""
 
@@ -119,6 +127,7 @@ for _name, _class in {
     "NestedDict": NestedDict,
     "TupleOfKinds": TupleOfKinds,
     "Fragile": Fragile,
+    "NeverCloses": NeverCloses,
     "OldStep": OldStep,
     "OldReset": OldReset,
 }.items():

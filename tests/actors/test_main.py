@@ -1,5 +1,6 @@
 """`python -m actors` as a real process: exit codes, messages, signals."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ def _start(address: str, *flags: str) -> subprocess.Popen:
         [sys.executable, "-m", "actors", "--learner", address, *flags],
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
@@ -61,6 +63,24 @@ def test_sigterm_ends_a_wait_for_a_silent_learner(address: str) -> None:
         _, stderr = process.communicate(timeout=_TIMEOUT_S)
         silence.set()
     assert process.returncode == 0
+    assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_actor(address: str, signal_number: int) -> None:
+    """A signal to all processes, as by Ctrl-C, ends them in order. So does kill -9 of the actor.
+
+    Workers hold the actor's stderr, which ends with the last process that holds it.
+    """
+    with serving(learner := FakeLearner(), address):
+        process = _start(address, "--env-workers", "2")
+        assert learner.stepped.wait(_TIMEOUT_S)
+        if signal_number == signal.SIGKILL:
+            process.kill()
+        else:
+            os.killpg(process.pid, signal_number)
+        _, stderr = process.communicate(timeout=_TIMEOUT_S)
+    assert process.returncode == (-signal.SIGKILL if signal_number == signal.SIGKILL else 0)
     assert "Traceback" not in stderr
 
 
@@ -107,15 +127,16 @@ def test_unknown_environment_exits_1_with_a_message(
     assert "seed actor: env_id: expected" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("workers", ["0", "1"])
 def test_environment_that_keeps_raising_exits_1_with_its_traceback(
-    address: str, capsys: pytest.CaptureFixture[str]
+    address: str, workers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The one error whose traceback is the user's to read."""
+    """The one error whose traceback is the user's to read, also if it was raised in a worker."""
     learner = FakeLearner(
         "tests.actors.odd_envs:odd/Fragile-v0", settings={"env_kwargs": '{"fails_at": 1}'}
     )
     with serving(learner, address):
-        assert main(["--learner", address]) == 1
+        assert main(["--learner", address, "--env-workers", workers]) == 1
     stderr = capsys.readouterr().err
     assert "RuntimeError: the simulator fell over" in stderr
     assert "EnvironmentFailedError" in stderr
@@ -124,19 +145,14 @@ def test_environment_that_keeps_raising_exits_1_with_its_traceback(
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--learner", "nowhere"],
-        ["--learner", "a:1", "--num-groups", "0"],
-        ["--learner", "a:1", "--max-backoff-s", "0"],
-        ["--learner", "a:1", "--video", "x.mp4", "--envs-per-group", "2"],
-        ["--learner", "a:1", "--tls-cert", "x.pem", "--tls-key", "x.key"],
-        ["--learner", "a:1", "--token-file", "token"],
-        ["--learner", "a:1", "--metrics-port", "65536"],
-        ["--learner", "a:1", "--log-format", "xml"],
+        pytest.param(["--learner", "nowhere"], id="address"),
+        pytest.param(["--learner", "a:1", "--num-groups", "0"], id="groups"),
+        pytest.param(["--learner", "a:1", "--env-workers", "-1"], id="workers"),
+        pytest.param(["--learner", "a:1", "--log-format", "xml"], id="log"),
     ],
-    ids=["address", "groups", "backoff", "video", "ca", "token", "metrics", "log"],
 )
 def test_bad_flags_exit_2(flags: list[str]) -> None:
-    """Usage errors are told by the parser."""
+    """The parser tells usage errors; test_args.py has the rest of them."""
     with pytest.raises(SystemExit) as caught:
         main(flags)
     assert caught.value.code == 2
