@@ -1,4 +1,4 @@
-"""The import rules of the three packages: what may be imported where.
+"""The import rules of the packages: what may be imported where.
 
 Read from the source, so that imports inside functions count too; and tried in a
 fresh interpreter in which the forbidden packages do not exist.
@@ -16,9 +16,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT_LIBRARIES = ("gymnasium", "ale_py", "cv2")
 
-# The command line hands over to a role's main, imported where it is called; it
-# alone may name the other packages.
+# The command line hands over to a role's main, and `seed.train` to the learner's. They alone may
+# name the other packages, which are imported where they are called.
 COMMAND_LINE = Path("seed/cli.py")
+DOORS = (COMMAND_LINE, Path("seed/__init__.py"))
 
 
 class Rule(NamedTuple):
@@ -77,17 +78,23 @@ class Import(NamedTuple):
 
     name: str
     line: int
-    in_function: bool
+    is_lazy: bool
+    """Only when a function is called, or for type checkers alone."""
 
 
 def imports_of(source: str, package: str) -> Iterator[Import]:
     """Yields every import in `source`, a module of `package`, wherever it stands."""
     tree = ast.parse(source)
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    lazy = {id(node) for function in functions for node in ast.walk(function)}
+    blocks = [n for n in ast.walk(tree) if _is_lazy_block(n)]
+    lazy = {id(node) for block in blocks for node in ast.walk(block)}
     for node in ast.walk(tree):
         for name in _names_imported_by(node, package):
             yield Import(name, getattr(node, "lineno", 0), id(node) in lazy)
+
+
+def _is_lazy_block(node: ast.AST) -> bool:
+    is_typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    return is_typing or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def _names_imported_by(node: ast.AST, package: str) -> list[str]:
@@ -119,8 +126,8 @@ def violations(rule: Rule, source: str, path: Path) -> list[str]:
         if within(found.name, rule.forbidden)
         and not within(found.name, rule.excepted)
         and not (
-            path == COMMAND_LINE
-            and found.in_function
+            path in DOORS
+            and found.is_lazy
             and within(found.name, ("actors", "learner", "seed_bench"))
         )
     ]
@@ -166,6 +173,8 @@ def test_command_line_may_name_the_roles_only_inside_functions() -> None:
     rule = Rule("seed", ("torch", "learner"))
     lazy = "def train():\n    from learner.main import main"
     assert violations(rule, lazy, COMMAND_LINE) == []
+    typed = "if TYPE_CHECKING:\n    from learner.policy import Policy"
+    assert violations(rule, typed, Path("seed/__init__.py")) == []
     assert violations(rule, lazy, Path("seed/config.py"))
     assert violations(rule, "from learner.main import main", COMMAND_LINE)
     assert violations(rule, "def train():\n    import torch", COMMAND_LINE)
