@@ -9,7 +9,6 @@ import pytest
 
 from learner.acting.batcher import Batcher
 from learner.concurrency.stopping import Stopped
-from learner.concurrency.threads import start_thread
 from learner.config.run_config import InferenceConfig
 from learner.reporting.metrics import Metrics
 from learner.service import Acting, Service, ServingConfig
@@ -35,24 +34,23 @@ class LoggedBatcher(Batcher):
         self._log.append("batcher closed")
 
 
-class LoggedActing:
-    """Answers on a thread of its own, and says what is done to it."""
+class LoggedActing(FakeInference):
+    """Says what is done to it."""
 
     def __init__(self, batcher: Batcher, log: list[str]) -> None:
-        self._inference = FakeInference(batcher)
+        self.failures: list[BaseException] = []
+        super().__init__(batcher, self.failures.append)
         self._log = log
-        self._failures: list[BaseException] = []
 
     def start(self) -> None:
         self._log.append("acting started")
-        self._thread = start_thread("inference", self._inference.run, self._failures.append)
+        super().start()
 
     def stop(self) -> None:
         self._log.append("acting stopped")
 
     def join(self) -> None:
-        self._thread.join(TIMEOUT_S)
-        assert not self._thread.is_alive()
+        super().join()
         self._log.append("acting joined")
 
 

@@ -1,5 +1,6 @@
 """The server over real gRPC between fakes: actors message by message, inference on a thread."""
 
+import contextlib
 import itertools
 import queue
 from collections.abc import Callable, Sequence
@@ -13,11 +14,8 @@ from learner.concurrency.stopping import Stopped
 from learner.concurrency.threads import start_thread
 from learner.config.run_config import InferenceConfig
 from learner.reporting.metrics import Metrics
-from learner.serving.factory import make_server
-from learner.serving.ingress.handle import IngressProcesses
+from learner.service import Service, ServingConfig
 from learner.serving.limits import Limits
-from learner.serving.reception import Reception
-from learner.serving.server import check_same_environment
 from learner.serving.session import Patience
 from seed import wire
 from seed.channel import connect
@@ -37,16 +35,31 @@ HELD = -1.0
 
 
 class FakeInference:
-    """Answers every request with its rewards as actions, at once or when told to."""
+    """Answers every request with its rewards as actions, at once or when told to.
 
-    def __init__(self, batcher: Batcher) -> None:
+    See `learner.service.Acting`.
+    """
+
+    def __init__(self, batcher: Batcher, on_failure: Callable[[BaseException], None]) -> None:
         self.requests: list[Request] = []
         self.held: queue.Queue[Request] = queue.Queue()
         self._batcher = batcher
+        self._on_failure = on_failure
 
-    def run(self) -> None:
-        """Runs until the batcher closes."""
-        try:
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread = start_thread("inference", self._run, self._on_failure)
+
+    def stop(self) -> None:
+        """It waits for the batcher alone."""
+
+    def join(self) -> None:
+        """Waits for the thread."""
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        with contextlib.suppress(Stopped):
             while True:
                 for request in self._batcher.next_batch():
                     self.requests.append(request)
@@ -54,8 +67,6 @@ class FakeInference:
                         self.held.put(request)
                     else:
                         request.reply(request.outputs.rewards.astype(np.int64))
-        except Stopped:
-            return
 
 
 class WatchedBatcher(Batcher):
@@ -171,41 +182,57 @@ def first(num_envs: int, *, group: int = 0, value: float = 0.0) -> pb.ActRequest
     return message
 
 
+class _SlowService(Service):
+    """The learner's service, which asks the test about every actor that it admits."""
+
+    admit: Callable[[EnvSpec], object] | None = None
+
+    def _admit(self, spec: EnvSpec) -> str:
+        name = super()._admit(spec)
+        if self.admit is not None:
+            self.admit(spec)
+        return name
+
+
 class Serving:
-    """A server with a fake inference thread behind it."""
+    """The learner's service with a fake inference thread behind it."""
 
     def __init__(
         self,
         directory: Path,
-        admit: Callable[[EnvSpec], str] | None = None,
+        admit: Callable[[EnvSpec], object] | None = None,
         patience: Patience | None = None,
         limits: Limits | None = None,
         ingress_processes: int = 0,
+        security: Security = PLAIN_TEXT,
+        listen: Sequence[str] = (),
     ) -> None:
-        self.address = f"unix:{directory / 'learner.sock'}"
+        """`admit` may block; `listen` are further addresses."""
         self.batcher = WatchedBatcher()
         self.metrics = Metrics()
-        self.inference = FakeInference(self.batcher)
         self.failures: list[BaseException] = []
+        self.inference = FakeInference(self.batcher, self.failures.append)
         self._actors: list[FakeActor] = []
-        reception = Reception(
+        self._service = _SlowService(
+            ServingConfig(
+                patience=patience or Patience(),
+                limits=limits or Limits(),
+                ingress_processes=ingress_processes,
+                security=security,
+            ),
+            name="a-run",
             make_task=lambda: pb.Task(env_id="CartPole-v1"),
-            admit=admit or self._check_spec,
-            batcher=self.batcher,
+            build=lambda spec, batcher: self.inference,
+            on_failure=self.failures.append,
             metrics=self.metrics,
-            limits=limits,
+            spec=SPEC,
+            batcher=self.batcher,
         )
-        self._server = make_server(
-            reception,
-            [self.address],
-            self.failures.append,
-            patience=patience,
-            ingress_processes=ingress_processes,
-        )
+        self._service.admit = admit
+        self.address = f"unix:{directory / 'learner.sock'}"
         # In turn, so that with several processes each gets some of the actors.
-        self.addresses = self._server.start()
+        self.addresses = self._service.start([*listen, self.address])
         self._next_address = itertools.cycle(self.addresses)
-        self._thread = start_thread("inference", self.inference.run, self.failures.append)
 
     def actor(self) -> FakeActor:
         """Returns an actor that has not said anything yet."""
@@ -216,22 +243,15 @@ class Serving:
     @property
     def ingress_pids(self) -> list[int]:
         """Ids of the ingress processes."""
-        assert isinstance(self._server, IngressProcesses)
-        return self._server.pids
+        return self._service.ingress_pids
 
     def stop_server(self) -> None:
         """Ends every stream."""
-        self._server.close()
+        self._service.close()
 
     def close(self) -> None:
         """Ends everything; what failed on the way fails the test."""
         for actor in self._actors:
             actor.close()
-        self._server.close()
-        self.batcher.close()
-        self._thread.join(TIMEOUT_S)
+        self._service.close()
         assert self.failures == []
-
-    def _check_spec(self, spec: EnvSpec) -> str:
-        check_same_environment(SPEC, spec)
-        return "a-run"

@@ -9,17 +9,12 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from learner.acting.batcher import Batcher
-from learner.concurrency.threads import start_thread
-from learner.reporting.metrics import Metrics
-from learner.serving.factory import make_server
-from learner.serving.reception import Reception
 from seed.channel import connect
 from seed.pb import inference_pb2 as pb
 from seed.security import Security
 from seed.wire import MAX_MESSAGE_BYTES
 from tests.learner.builders import TIMEOUT_S
-from tests.learner.serving.support import FakeActor, FakeInference, WatchedBatcher, first, step
+from tests.learner.serving.support import FakeActor, Serving, first, step
 from tests.support.credentials import actor_security, learner_security
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
@@ -37,27 +32,12 @@ class Secured(NamedTuple):
 @pytest.fixture
 def secured(tmp_path: Path, certs: Path, ingress_processes: int) -> Iterator[Secured]:
     """Serves at a TCP address and a unix socket at once."""
-    batcher: Batcher = WatchedBatcher()
-    failures: list[BaseException] = []
-
-    reception = Reception(
-        make_task=lambda: pb.Task(env_id="CartPole-v1"),
-        admit=lambda spec: "a-run",
-        batcher=batcher,
-        metrics=Metrics(),
-    )
-    addresses = ("127.0.0.1:0", f"unix:{tmp_path / 'learner.sock'}")
     security = learner_security(certs, mutual=True, token=True)
-    server = make_server(
-        reception, addresses, failures.append, security, ingress_processes=ingress_processes
+    serving = Serving(
+        tmp_path, ingress_processes=ingress_processes, security=security, listen=["127.0.0.1:0"]
     )
-    bound = server.start()
-    inference = start_thread("inference", FakeInference(batcher).run, failures.append)
-    yield Secured(*bound[:2])
-    server.close()
-    batcher.close()
-    inference.join(TIMEOUT_S)
-    assert failures == []
+    yield Secured(*serving.addresses[:2])
+    serving.close()
 
 
 def fetch_task(address: str, security: Security, request: bytes = b"\x08\x01") -> pb.Task:
