@@ -7,7 +7,6 @@ its full path. Knows nothing of files.
 
 import dataclasses
 import math
-import types
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
@@ -18,10 +17,6 @@ from cattrs.gen import make_dict_structure_fn
 from seed.errors import ConfigError, expected
 
 Config = TypeVar("Config")
-
-# Where one of several dataclasses may stand, this key tells which: "vtrace" for
-# VTraceConfig. Absent, it is the first of them.
-TAG = "algorithm"
 
 
 def structure(plain: object, cls: type[Config], field: str = "") -> Config:
@@ -46,29 +41,46 @@ def unstructure(config: object) -> dict[str, Any]:
     return _CONVERTER.unstructure(config)
 
 
-def _describe(error: BaseException, path: str) -> Iterator[str]:
-    """Yields one sentence for each leaf of cattrs' tree of errors."""
-    if isinstance(error, cattrs.BaseValidationError):
-        if isinstance(error, cattrs.ClassValidationError):
-            located = [(e, f".{note.name}") for e, note in error.group_exceptions()[0]]
-            located += [(e, "") for e in error.group_exceptions()[1]]
-        else:
-            located = [(e, _index_of(e)) for e in error.exceptions]
-        for child, step in located:
-            yield from _describe(child, f"{path}{step}".lstrip("."))
-    elif isinstance(error, cattrs.ForbiddenExtraKeysError):
-        for key in sorted(map(str, error.extra_fields)):
-            yield f"{path}.{key}: unknown field".lstrip(".")
-    elif isinstance(error, ConfigError):
-        # The sentence starts with a field's name, or with what was expected.
-        yield f"{path}.{error}".lstrip(".") if str(error)[0].isalpha() else f"{path}{error}"
-    else:
-        yield f"{path}: {error}"
+def register_open_set(base: type, class_of: Callable[[dict[str, Any]], type]) -> None:
+    """Lets fields of type `base` hold any subclass of it, those of other packages included.
+
+    cattrs' own strategies for subclasses and tagged unions list the classes when the converter
+    is made; here a class may be imported when its name is read.
+
+    Args:
+      base: class of the field.
+      class_of: returns the subclass that a mapping describes, or raises a ConfigError that
+        begins with the name of the field in the mapping that is wrong.
+    """
+
+    def structure_subclass(value: object, _: Any) -> object:
+        if not isinstance(value, dict):
+            raise _mismatch("a mapping", value)
+        return _CONVERTER.structure(value, class_of(value))
+
+    _CONVERTER.register_structure_hook_func(lambda cls: cls is base, structure_subclass)
+    _CONVERTER.register_unstructure_hook_func(
+        lambda cls: cls is base, lambda value: _CONVERTER.unstructure(value, type(value))
+    )
 
 
-def _index_of(error: BaseException) -> str:
-    notes = getattr(error, "__notes__", [])
-    return next((f"[{n.index}]" for n in notes if isinstance(n, cattrs.IterableValidationNote)), "")
+def _describe(error: BaseException, field: str) -> Iterator[str]:
+    """Yields the sentences of one error, or of cattrs' tree of errors."""
+    for entry in cattrs.transform_error(error, field, _sentences):
+        sentences, _, path = entry.rpartition(" @ ")
+        for line in sentences.splitlines():
+            # Lines that are indented, as tracebacks are, go on with the sentence before.
+            yield line if line.startswith(" ") else f"{path}{line}".removeprefix(".")
+
+
+def _sentences(error: BaseException, _: type | None) -> str:
+    """Returns what is to stand behind the path of the field where `error` was raised."""
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        return "\n".join(f".{key}: unknown field" for key in sorted(map(str, error.extra_fields)))
+    if isinstance(error, ConfigError):
+        # It begins with the name of a field below, or as `_mismatch` does with a colon.
+        return str(error) if str(error).startswith(":") else f".{error}"
+    return f": {error}"
 
 
 def _mismatch(wanted: str, value: object) -> ConfigError:
@@ -144,42 +156,6 @@ def _is_literal(cls: Any) -> bool:
     return typing.get_origin(cls) is Literal
 
 
-def _structure_union(converter: cattrs.Converter, union: Any) -> Callable[[object, Any], object]:
-    choices = {_tag_of(cls): cls for cls in typing.get_args(union)}
-    default = next(iter(choices))
-
-    def hook(value: object, _: Any) -> object:
-        if not isinstance(value, dict):
-            raise _mismatch("a mapping", value)
-        fields = dict(value)
-        tag = fields.pop(TAG, default)
-        if tag not in choices:
-            wanted = f"one of {', '.join(map(repr, choices))}"
-            raise ConfigError(expected(TAG, wanted, repr(tag)))
-        return converter.structure(fields, choices[tag])
-
-    return hook
-
-
-def _unstructure_union(converter: cattrs.Converter, union: Any) -> Callable[[object], object]:
-    del union
-
-    def hook(value: object) -> object:
-        return {TAG: _tag_of(type(value))} | converter.unstructure(value, type(value))
-
-    return hook
-
-
-def _tag_of(cls: type) -> str:
-    """Returns "r2d2" for R2D2Config."""
-    return cls.__name__.removesuffix("Config").lower()
-
-
-def _is_union_of_dataclasses(cls: Any) -> bool:
-    is_union = typing.get_origin(cls) in (typing.Union, types.UnionType)
-    return is_union and all(map(dataclasses.is_dataclass, typing.get_args(cls)))
-
-
 def _make_converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     converter.register_structure_hook(int, _structure_int)
@@ -192,12 +168,6 @@ def _make_converter() -> cattrs.Converter:
     )
     converter.register_structure_hook_factory(
         dataclasses.is_dataclass, lambda cls: _structure_dataclass(converter, cls)
-    )
-    converter.register_structure_hook_factory(
-        _is_union_of_dataclasses, lambda union: _structure_union(converter, union)
-    )
-    converter.register_unstructure_hook_factory(
-        _is_union_of_dataclasses, lambda union: _unstructure_union(converter, union)
     )
     return converter
 

@@ -1,24 +1,84 @@
-"""The knobs of the algorithms, as learner/config/run_config.py holds those of everything else.
+"""The settings of the algorithms; those of everything else are in run_config.py.
 
-Which of `VTraceConfig` and `R2D2Config` a run has decides what is trained.
+`AgentConfig` is what the config of every algorithm has. Read by the command line, which must
+not import torch, and by the agents.
 """
 
+import abc
 import dataclasses
-from typing import Literal
+import inspect
+from typing import Annotated, Any, Literal, Self
 
-from seed.errors import require
+import tyro
+
+from learner.config.plugins import Kind, load
+from seed.errors import ConfigError, expected, require
+from seed.serialization import register_open_set
 
 Schedule = Literal["linear", "constant"]
 
+AGENTS = Kind("agent", "seed_rl.agents", ("vtrace", "r2d2"))
+
+# In a config.yaml it stands as `agent: {algorithm: NAME, ...}`.
+AgentName = Annotated[str, tyro.conf.arg(name="agent")]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class VTraceConfig:
+class AgentConfig(abc.ABC):
+    """What the config of every algorithm has. An algorithm derives its own from it.
+
+    Every field of a subclass needs a default and becomes a flag, with the line under the
+    field as its help.
+    """
+
+    algorithm: AgentName = ""
+    """Which algorithm acts and trains: vtrace, r2d2, the name of an installed package's agent,
+    or module:Name. The flags of this group are those of its config."""
+    batch_size: int = 32
+    """B: unrolls collected for one learner step."""
+
+    def __post_init__(self) -> None:
+        require(self.batch_size >= 1, "batch_size", "at least 1", self.batch_size)
+
+    @property
+    @abc.abstractmethod
+    def num_rows(self) -> int:
+        """Rows of what the loss is computed on: T transitions, and the row they end at."""
+
+    @property
+    def unrolls_per_update(self) -> int:
+        """Unrolls that the loss of one learner step is computed on."""
+        return self.batch_size
+
+    @property
+    def env_steps_per_update(self) -> float:
+        """Env steps collected for each learner step, on average."""
+        return self.batch_size * (self.num_rows - 1)
+
+    @property
+    def env_steps_before_training(self) -> int:
+        """Env steps collected before the first learner step, beyond those of its batch."""
+        return 0
+
+    def share(self, num_ranks: int) -> Self:
+        """Returns the config of one of `num_ranks` learners that train one network together.
+
+        Raises:
+          ConfigError: the learners cannot share a batch evenly.
+        """
+        if self.batch_size % num_ranks:
+            wanted = f"a multiple of the {num_ranks} learners that share it"
+            raise ConfigError(expected("batch_size", wanted, self.batch_size))
+        return dataclasses.replace(self, batch_size=self.batch_size // num_ranks)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VTraceConfig(AgentConfig):
     """IMPALA's actor-critic with V-trace corrections (Espeholt et al. 2018)."""
 
+    algorithm: AgentName = "vtrace"
     unroll_length: int = 20
     """T: transitions in an unroll."""
-    batch_size: int = 32
-    """B: fresh unrolls in one learner step."""
     sample_reuse: int = 1
     """Learner steps that each unroll takes part in: beside the B fresh ones, a step
     trains on those of the sample_reuse - 1 steps before. V-trace corrects for their
@@ -60,8 +120,8 @@ class VTraceConfig:
     are some T x B times smaller, so max_grad_norm and epsilon must shrink alike."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.unroll_length >= 1, "unroll_length", "at least 1", self.unroll_length)
-        require(self.batch_size >= 1, "batch_size", "at least 1", self.batch_size)
         require(self.sample_reuse >= 1, "sample_reuse", "at least 1", self.sample_reuse)
         require(self.queue_batches >= 1, "queue_batches", "at least 1", self.queue_batches)
         require(0 <= self.discount_factor <= 1, "discount_factor", "[0, 1]", self.discount_factor)
@@ -85,18 +145,11 @@ class VTraceConfig:
 
     @property
     def num_rows(self) -> int:
-        """Rows of what is trained on: transitions, and the row they end at."""
         return self.unroll_length + 1
 
     @property
     def unrolls_per_update(self) -> int:
-        """Unrolls in one learner step."""
         return self.batch_size * self.sample_reuse
-
-    @property
-    def env_steps_per_update(self) -> float:
-        """Env steps for each learner step."""
-        return self.unroll_length * self.batch_size
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,7 +162,7 @@ class ReplayConfig:
     replay_min_size: int = 5_000
     """Sequences collected before training starts."""
     samples_per_insert: float = 0.75
-    """Times that a sequence is trained on, on average. Whoever is ahead waits: the
+    """Times that a sequence is trained on, on average. The side that is ahead waits: the
     trainer for new sequences, or acting for the trainer."""
     priority_exponent: float = 0.9
     """Sequences are sampled in proportion to their priority to this power; 0: evenly."""
@@ -120,14 +173,14 @@ class ReplayConfig:
     time as they come and go (docs/replay.md). For uint8 observations."""
     checkpoint_replay: bool = True
     """Save the replay with each checkpoint, while it is within the limit; a resumed run
-    otherwise collects replay_min_size sequences anew before it trains."""
+    otherwise collects replay_min_size new sequences before it trains."""
     checkpoint_replay_limit_gib: float = 4.0
     """Largest replay, in GiB, that checkpoints hold."""
 
     def __post_init__(self) -> None:
         capacity, min_size = self.replay_capacity, self.replay_min_size
-        # Beyond, its links and priorities alone take several GiB, before anyone could see
-        # how large a sequence is and whether so many fit.
+        # Beyond that the links and priorities alone take several GiB, before the size of a
+        # sequence is known.
         require(1 <= capacity <= 10**8, "replay_capacity", "1 .. 10^8", capacity)
         require(1 <= min_size <= capacity, "replay_min_size", "from 1 to replay_capacity", min_size)
         require(
@@ -138,11 +191,22 @@ class ReplayConfig:
         limit = self.checkpoint_replay_limit_gib
         require(limit >= 0, "checkpoint_replay_limit_gib", "0 or more", limit)
 
+    def share(self, num_ranks: int) -> "ReplayConfig":
+        """Returns the replay of one of `num_ranks` learners, sizes rounded up."""
+        return dataclasses.replace(
+            self,
+            replay_capacity=-(-self.replay_capacity // num_ranks),
+            replay_min_size=-(-self.replay_min_size // num_ranks),
+        )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class R2D2Config:
+class R2D2Config(AgentConfig):
     """Recurrent replay distributed DQN (Kapturowski et al. 2019)."""
 
+    algorithm: AgentName = "r2d2"
+    batch_size: int = 64
+    """B: sequences in one learner step."""
     sequence_length: int = 80
     """L: transitions trained in a sequence."""
     burn_in: int = 40
@@ -150,8 +214,6 @@ class R2D2Config:
     sequence_period: int = 0
     """Rows between the starts of an environment's sequences; 0: sequence_length, so
     that every transition is trained in just one of them."""
-    batch_size: int = 64
-    """Sequences in one learner step."""
     discount_factor: float = 0.997
     n_step: int = 5
     """Rewards summed before a target bootstraps."""
@@ -176,7 +238,8 @@ class R2D2Config:
     replay: ReplayConfig = ReplayConfig()
 
     def __post_init__(self) -> None:
-        for name in ("sequence_length", "batch_size", "n_step", "target_update_every"):
+        super().__post_init__()
+        for name in ("sequence_length", "n_step", "target_update_every"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         for name in ("burn_in", "sequence_period", "head_size", "exploration_exponent"):
             require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
@@ -196,11 +259,66 @@ class R2D2Config:
         return self.burn_in + self.sequence_length + 1
 
     @property
-    def unrolls_per_update(self) -> int:
-        """Sequences in one learner step."""
-        return self.batch_size
+    def env_steps_per_update(self) -> float:
+        return self.batch_size * self.period / self.replay.samples_per_insert
 
     @property
-    def env_steps_per_update(self) -> float:
-        """Env steps for each learner step, on average."""
-        return self.batch_size * self.period / self.replay.samples_per_insert
+    def env_steps_before_training(self) -> int:
+        return self.replay.replay_min_size * self.period
+
+    def share(self, num_ranks: int) -> Self:
+        """Divides the replay too: each learner replays what its own actors collect."""
+        replay = self.replay.share(num_ranks)
+        return dataclasses.replace(super().share(num_ranks), replay=replay)
+
+
+def config_class_of(algorithm: str, *, field: str = AGENTS.field) -> type[AgentConfig]:
+    """Returns the class of the config of an algorithm; imports those of other packages only.
+
+    Args:
+      algorithm: "vtrace", "r2d2", the entry point of an installed package, or module:Name of
+        an agent class that names its config by the class attribute `Config`.
+      field: what messages call the name.
+
+    Raises:
+      ConfigError: there is no such agent, or its `Config` cannot hold flags.
+    """
+    if algorithm in _BUILT_IN:
+        return _BUILT_IN[algorithm]
+    agent = load(AGENTS._replace(field=field), algorithm)
+    if not isinstance(agent, type):
+        raise ConfigError(expected(field, "the class of an agent", f"{algorithm}, {agent!r}"))
+    config = getattr(agent, "Config", None)
+    problem = _problem_with(config)
+    if problem:
+        wanted = "an agent whose class attribute Config is a dataclass derived from AgentConfig"
+        raise ConfigError(expected(field, wanted, f"{algorithm}, whose Config {problem}"))
+    assert isinstance(config, type) and issubclass(config, AgentConfig)
+    return config
+
+
+_BUILT_IN: dict[str, type[AgentConfig]] = {"vtrace": VTraceConfig, "r2d2": R2D2Config}
+
+
+def _problem_with(config: object) -> str | None:
+    """Returns what keeps `config` from being made without arguments and from having flags."""
+    if not isinstance(config, type) or not issubclass(config, AgentConfig):
+        return f"is {config!r}"
+    if inspect.get_annotations(config) and "__dataclass_fields__" not in vars(config):
+        return "has fields, but no @dataclasses.dataclass(frozen=True, kw_only=True) above it"
+    if inspect.isabstract(config):
+        return f"does not define {', '.join(sorted(config.__abstractmethods__))}"
+    for field in dataclasses.fields(config):
+        if field.default is field.default_factory is dataclasses.MISSING:
+            return f"has no default for {field.name}"
+    return None
+
+
+def _class_of(fields: dict[str, Any]) -> type[AgentConfig]:
+    """Returns which config a file's mapping describes; without a name it is V-trace's."""
+    algorithm = fields.get("algorithm", VTraceConfig.algorithm)
+    require(isinstance(algorithm, str), "algorithm", "a string", algorithm)
+    return config_class_of(algorithm, field="algorithm")
+
+
+register_open_set(AgentConfig, _class_of)

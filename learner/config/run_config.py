@@ -9,7 +9,7 @@ Code receives the part it needs.
 import dataclasses
 from typing import Literal
 
-from learner.config.agent_config import R2D2Config, Schedule, VTraceConfig
+from learner.config.agent_config import AgentConfig, Schedule, VTraceConfig
 from seed.env_config import EnvConfig
 from seed.errors import require
 
@@ -194,7 +194,7 @@ class RunConfig:
     env: EnvConfig = EnvConfig()
     actor: ActorConfig = ActorConfig()
     network: NetworkConfig = NetworkConfig()
-    agent: VTraceConfig | R2D2Config = VTraceConfig()
+    agent: AgentConfig = VTraceConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     inference: InferenceConfig = InferenceConfig()
     learner: LearnerConfig = LearnerConfig()
@@ -207,9 +207,7 @@ class RunConfig:
         wanted = f"at least the {self.actor.num_envs} environments of one actor"
         max_envs = self.inference.max_envs
         require(max_envs >= self.actor.num_envs, "max_envs", wanted, max_envs)
-        if isinstance(self.agent, R2D2Config):
-            # Training would otherwise begin where the run ends.
-            collected = self.agent.replay.replay_min_size * self.agent.period
-            total = self.learner.total_env_steps
-            wanted = f"more than the {collected} env steps of replay_min_size sequences"
-            require(total > collected, "total_env_steps", wanted, total)
+        # Training would otherwise begin where the run ends.
+        collected, total = self.agent.env_steps_before_training, self.learner.total_env_steps
+        wanted = f"more than the {collected} env steps before training starts"
+        require(total > collected, "total_env_steps", wanted, total)

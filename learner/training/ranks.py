@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from learner.config.agent_config import R2D2Config
 from learner.config.run_config import RunConfig
 from learner.config.torchrun import Place
-from seed.errors import CheckpointError, ConfigError, expected
+from seed.errors import CheckpointError, expected
 
 # A rank may wait this long for the others: for their first actor, or while they save.
 _PATIENCE = datetime.timedelta(days=7)
@@ -122,23 +121,11 @@ def _own_store(rank: int, size: int) -> PrefixStore:
 
 
 def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
-    """Returns what one rank does of a run: its part of each batch and of the replay.
+    """Returns what one rank does of a run; see `AgentConfig.share`.
 
     Raises:
       ConfigError: a batch that the ranks cannot share evenly.
     """
     if ranks.size == 1:
         return config
-    agent = config.agent
-    if agent.batch_size % ranks.size:
-        wanted = f"a multiple of the {ranks.size} learners that share it"
-        raise ConfigError(expected("batch_size", wanted, agent.batch_size))
-    agent = dataclasses.replace(agent, batch_size=agent.batch_size // ranks.size)
-    if isinstance(agent, R2D2Config):
-        replay = dataclasses.replace(
-            agent.replay,
-            replay_capacity=-(-agent.replay.replay_capacity // ranks.size),
-            replay_min_size=-(-agent.replay.replay_min_size // ranks.size),
-        )
-        agent = dataclasses.replace(agent, replay=replay)
-    return dataclasses.replace(config, agent=agent)
+    return dataclasses.replace(config, agent=config.agent.share(ranks.size))

@@ -23,7 +23,7 @@ from learner.agents.base import ActInput, Agent
 from learner.agents.registry import make_agent
 from learner.agents.steps import example_step
 from learner.checkpoint import load_checkpoint
-from learner.config.agent_config import R2D2Config, VTraceConfig
+from learner.config.agent_config import AgentConfig, R2D2Config
 from learner.config.config_file import load_config
 from learner.config.run_config import RunConfig
 from learner.device.setup import set_up_torch
@@ -166,9 +166,7 @@ def random_rows(spec: EnvSpec, num_rows: int, batch_size: int) -> Rows:
     return Rows(observations, torch.zeros(shape), actions, none, none, none)
 
 
-def random_batch(
-    spec: EnvSpec, agent: Agent, config: VTraceConfig | R2D2Config, size: int
-) -> Batch:
+def random_batch(spec: EnvSpec, agent: Agent, config: AgentConfig, size: int) -> Batch:
     """Returns `size` unrolls to train on, as acting with a fresh network would record them."""
     num_rows = config.num_rows
     rows = random_rows(spec, num_rows, size)

@@ -1,0 +1,202 @@
+"""What the configs of all algorithms have in common, and where the built-in ones differ."""
+
+import dataclasses
+import pickle
+from pathlib import Path
+
+import pytest
+import yaml
+
+from learner.config.agent_config import (
+    AgentConfig,
+    R2D2Config,
+    ReplayConfig,
+    VTraceConfig,
+    config_class_of,
+)
+from learner.config.config_file import dump_config, load_config
+from learner.config.run_config import LearnerConfig, RunConfig
+from seed.errors import ConfigError
+from tests.support.plugins import write_module
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlainConfig(AgentConfig):
+    """The least that an algorithm of another package must say."""
+
+    rollout_length: int = 5
+    """T."""
+
+    @property
+    def num_rows(self) -> int:
+        return self.rollout_length + 1
+
+
+def test_config_of_another_package_needs_to_say_only_how_many_rows_it_trains_on() -> None:
+    """The rest follows: each collected unroll is trained on once, and nothing comes before."""
+    config = PlainConfig(batch_size=12)
+    assert config.unrolls_per_update == 12
+    assert config.env_steps_per_update == 60
+    assert config.env_steps_before_training == 0
+    assert config.share(4) == PlainConfig(batch_size=3)
+
+
+def test_config_that_does_not_say_how_many_rows_cannot_be_made() -> None:
+    """The base class alone is no config."""
+    with pytest.raises(TypeError, match="num_rows"):
+        AgentConfig()  # pyright: ignore[reportAbstractUsage]
+
+
+@pytest.mark.parametrize("config", [PlainConfig, VTraceConfig, R2D2Config])
+def test_batch_of_nothing_is_refused(config: type[AgentConfig]) -> None:
+    """Whatever the algorithm."""
+    with pytest.raises(ConfigError, match="^batch_size: expected at least 1, got 0"):
+        config(batch_size=0)
+
+
+@pytest.mark.parametrize("config", [PlainConfig, VTraceConfig, R2D2Config])
+def test_batch_that_the_learners_cannot_share_evenly_is_refused(
+    config: type[AgentConfig],
+) -> None:
+    """The message says how many learners there are."""
+    with pytest.raises(ConfigError, match="^batch_size: expected a multiple of the 4 learners"):
+        config(batch_size=10).share(4)
+
+
+def test_reused_unrolls_cost_no_env_steps() -> None:
+    """V-trace trains on an unroll more than once."""
+    config = VTraceConfig(unroll_length=20, batch_size=4, sample_reuse=3)
+    assert (config.unrolls_per_update, config.env_steps_per_update) == (12, 80)
+
+
+def test_replay_is_shared_with_the_batch() -> None:
+    """Sizes are rounded up, so that none becomes zero."""
+    replay = ReplayConfig(replay_capacity=1001, replay_min_size=3)
+    share = R2D2Config(batch_size=8, burn_in=7, replay=replay).share(4)
+    assert (share.batch_size, share.burn_in) == (2, 7)
+    assert (share.replay.replay_capacity, share.replay.replay_min_size) == (251, 1)
+
+
+def test_run_that_ends_before_training_starts_is_refused() -> None:
+    """R2D2 collects replay_min_size sequences first."""
+    agent = R2D2Config(sequence_length=10, replay=ReplayConfig(replay_min_size=20))
+    with pytest.raises(ConfigError, match="^total_env_steps: expected more than the 200 env"):
+        RunConfig(agent=agent, learner=LearnerConfig(total_env_steps=200))
+    RunConfig(agent=agent, learner=LearnerConfig(total_env_steps=201))
+
+
+HEADER = """
+import dataclasses
+from learner.config.agent_config import AgentConfig
+"""
+
+CURIOUS = (
+    HEADER
+    + """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CuriousConfig(AgentConfig):
+    curiosity: float = 0.5
+    shape: tuple[int, ...] = (1, 2)
+
+    @property
+    def num_rows(self) -> int:
+        return 3
+
+
+class Curious:
+    Config = CuriousConfig
+"""
+)
+
+
+@pytest.fixture
+def curious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[AgentConfig]:
+    """The config of an agent in a module that is no part of this project."""
+    write_module(tmp_path, "curious_agent.py", CURIOUS)
+    monkeypatch.syspath_prepend(tmp_path)
+    return config_class_of("curious_agent:Curious")
+
+
+def test_built_in_configs_are_found_by_name() -> None:
+    """And a config says which algorithm it is of."""
+    for config in (VTraceConfig, R2D2Config):
+        assert config_class_of(config().algorithm) is config
+
+
+def test_agent_of_another_package_names_its_config(curious: type[AgentConfig]) -> None:
+    """By the class attribute `Config`."""
+    assert curious.__name__ == "CuriousConfig"
+
+
+def test_config_of_another_package_survives_its_file(
+    curious: type[AgentConfig], tmp_path: Path
+) -> None:
+    """Its fields stand beside the name, as those of the built-in ones do."""
+    agent = dataclasses.replace(
+        curious(), **{"algorithm": "curious_agent:Curious", "curiosity": 0.25, "shape": (3,)}
+    )
+    config = RunConfig(agent=agent)
+    dump_config(config, tmp_path / "config.yaml", name="x")
+    document = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert document["agent"] == {
+        "algorithm": "curious_agent:Curious",
+        "batch_size": 32,
+        "curiosity": 0.25,
+        "shape": [3],
+    }
+    assert load_config(tmp_path / "config.yaml") == config
+
+
+def test_wrong_fields_of_another_packages_config_are_named(
+    curious: type[AgentConfig], tmp_path: Path
+) -> None:
+    """As those of the built-in ones."""
+    del curious
+    text = "agent: {algorithm: 'curious_agent:Curious', curiosity: x, unroll_length: 3}"
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / "config.yaml")
+    assert "agent.curiosity: expected a number, got 'x'" in str(caught.value)
+    assert "agent.unroll_length: unknown field" in str(caught.value)
+
+
+def test_config_of_another_package_reaches_a_trainer_process(curious: type[AgentConfig]) -> None:
+    """It is pickled with the rest of the run's config."""
+    config = RunConfig(agent=curious(batch_size=3))
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("Thing = 3", "the class of an agent, got odd_agent:Thing, 3"),
+        ("class Thing: pass", "whose Config is None"),
+        ("class Thing:\n    Config = dict", "whose Config is <class 'dict'>"),
+        (
+            "class Config(AgentConfig):\n    n: int = 1\n    num_rows = 3\n",
+            "whose Config has fields, but no @dataclasses.dataclass",
+        ),
+        (
+            "@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config(AgentConfig):\n"
+            "    n: int = 1\n",
+            "whose Config does not define num_rows",
+        ),
+        (
+            "@dataclasses.dataclass(frozen=True, kw_only=True)\nclass Config(AgentConfig):\n"
+            "    n: int\n    num_rows = 3\n",
+            "whose Config has no default for n",
+        ),
+        ("import no_such_library", "No module named 'no_such_library'"),
+    ],
+)
+def test_agent_whose_config_cannot_hold_flags_is_refused(
+    source: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says what is missing, to the author of the agent."""
+    if "class Config" in source:
+        source += "\n\nclass Thing:\n    Config = Config\n"
+    write_module(tmp_path, "odd_agent.py", HEADER + source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="^agent: expected ") as caught:
+        config_class_of("odd_agent:Thing")
+    assert problem in str(caught.value)
