@@ -1,0 +1,42 @@
+"""Where the files of a run lie in its directory. Torch-free; opens and makes nothing.
+
+Used by the learner, by `seed eval`, and by the tools that read what a run left.
+"""
+
+import dataclasses
+from pathlib import Path
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDir:
+    """The directory of one run."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The run's settings, and what it ran on."""
+        return self.path / "config.yaml"
+
+    @property
+    def metrics(self) -> Path:
+        """One report a line, as JSON."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Directory of the checkpoints; see learner/checkpoint.py."""
+        return self.path / "checkpoints"
+
+    @property
+    def non_finite(self) -> Path:
+        """Directory of the batches whose loss or gradient was not finite."""
+        return self.path / "non_finite"
+
+    def actor_log(self, index: int) -> Path:
+        """Log of a local actor."""
+        return self.path / f"actor-{index}.log"
+
+    def eval_actor_log(self, index: int) -> Path:
+        """Log of a local actor that only evaluates."""
+        return self.path / f"eval-actor-{index}.log"
