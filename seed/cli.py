@@ -5,6 +5,7 @@ need them: `seed actor` must work where torch is not installed.
 """
 
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -25,11 +26,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"seed: expected one of {', '.join(COMMANDS)}, got {name!r}", file=sys.stderr)
         return 2
     _, command = COMMANDS[name]
+    _search_current_folder()
     try:
         return command(rest)
     except SeedError as error:
         print(f"seed {name}: {error}", file=sys.stderr)
         return 1
+
+
+def _search_current_folder() -> None:
+    """Lets module:Name, and an environment's module:id, be a module in the current folder.
+
+    `python -m seed.cli` searches it already; the console script `seed` does not. The processes
+    that a run starts inherit the folder, or what is searched.
+    """
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.insert(0, os.getcwd())
 
 
 def _require_extra(extra: str, module: str) -> None:

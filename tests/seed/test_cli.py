@@ -110,6 +110,7 @@ def test_help_and_refusals_do_not_load_torch() -> None:
         (["eval", "--help"], 0),
         (["actor", "--help"], 0),
         (["learner", "cartpole-vtrace", "--help"], 0),
+        (["train", "cartpole-vtrace", "--agent", "r2d2", "--help"], 0),
         (["learner", "no-such-preset"], 1),
         (["train", "no-such-preset"], 1),
         (["learner", "cartpole-vtrace", "--learning-rate", "-1"], 2),
@@ -138,3 +139,26 @@ def test_module_runs_as_a_command() -> None:
     )
     assert done.returncode == 2
     assert done.stderr.startswith("seed: expected one of train")
+
+
+def test_current_folder_is_searched_for_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `python -m` does; once, however often the command is called."""
+    monkeypatch.setitem(cli.COMMANDS, "train", ("", lambda argv: 0))
+    monkeypatch.chdir(tmp_path)
+    others = [path for path in sys.path if path]
+    monkeypatch.setattr(sys, "path", list(others))
+    for _ in range(2):
+        cli.main(["train"])
+    assert sys.path == [str(tmp_path), *others]
+
+
+def test_current_folder_that_is_searched_already_is_not_added(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An empty name stands for it."""
+    monkeypatch.setitem(cli.COMMANDS, "train", ("", lambda argv: 0))
+    monkeypatch.setattr(sys, "path", ["somewhere", ""])
+    cli.main(["train"])
+    assert sys.path == ["somewhere", ""]
