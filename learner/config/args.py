@@ -1,9 +1,12 @@
 """Command lines of the roles that take a preset, and where their run lives.
 
-Torch-free: shared by `seed learner`, `seed train` and their tests.
+Torch-free unless the agent or the preset is of another package: shared by `seed learner`,
+`seed train` and their tests.
 """
 
+import copy
 import dataclasses
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +14,12 @@ from typing import TypeVar
 
 import tyro
 
+from learner.config.agent_config import config_class_of
 from learner.config.config_file import load_config
-from learner.config.presets import PRESETS
+from learner.config.plugins import installed
+from learner.config.presets import KIND, PRESETS, find_preset
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.config.torchrun import place_from_environment
 from seed.addresses import check_metrics_port
 from seed.errors import ConfigError, expected, require
@@ -139,6 +145,17 @@ class EvalArgs:
 
 Args = TypeVar("Args", bound=LearnerArgs)
 
+_HELP_FLAGS = ("-h", "--help")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _DecidingFlags:
+    """The flags that decide which config the others change, and so which others there are."""
+
+    agent: str | None = None
+    run_dir: Path | None = None
+    resume: bool = False
+
 
 def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[str, Args]:
     """Returns (preset, arguments) of `seed <command> PRESET [flags]`.
@@ -147,32 +164,62 @@ def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[st
     --help, on flags that do not exist and on values that cannot work.
 
     Raises:
-      ConfigError: no such preset, or a run directory that does not fit.
+      ConfigError: no such preset or agent, or a run directory that does not fit.
     """
-    if not argv or argv[0] in ("-h", "--help"):
+    if not argv or argv[0] in _HELP_FLAGS:
         print(_preset_help(command))
         raise SystemExit(0 if argv else 2)
-    preset, flags = argv[0], argv[1:]
-    if preset not in PRESETS:
-        raise ConfigError(expected("PRESET", f"one of {', '.join(PRESETS)}", preset))
+    name, flags = argv[0], argv[1:]
+    preset = find_preset(name)
+    prog = f"seed {command} {name}"
+    given = _deciding_flags(prog, flags)
+    config, run_dir = _with_agent(preset.config, given.agent), None
+    if not set(_HELP_FLAGS) & set(flags):
+        run_dir = RunDir(_resolve_run_dir(name, given.run_dir, resume=given.resume))
+        if given.resume and run_dir.config.exists():
+            config = _config_to_resume(run_dir, given.agent)
+    args = tyro.cli(
+        cls,
+        prog=prog,
+        description=preset.help,
+        args=flags,
+        default=cls(config=config),
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
+    )
+    assert run_dir is not None, "tyro exits on --help"
+    return name, dataclasses.replace(args, run_dir=run_dir.path)
 
-    def parse(config: RunConfig) -> Args:
-        return tyro.cli(
-            cls,
-            prog=f"seed {command} {preset}",
-            description=PRESETS[preset].help,
-            args=flags,
-            default=cls(config=config),
-            # A union of configs takes the flags of the one that the preset holds.
-            config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
-        )
 
-    args = parse(PRESETS[preset].config)
-    run_dir = _resolve_run_dir(preset, args.run_dir, resume=args.resume)
-    config_path = run_dir / "config.yaml"
-    if args.resume and config_path.exists():
-        args = parse(load_config(config_path))
-    return preset, dataclasses.replace(args, run_dir=run_dir)
+def _with_agent(config: RunConfig, algorithm: str | None) -> RunConfig:
+    """Returns `config` with another algorithm; None, or the one that it has, changes nothing.
+
+    An agent of the same config class takes over the values of the fields, any other has its
+    own defaults. The result is not checked: the flags may still make the agent fit the rest.
+    """
+    if algorithm is None or algorithm == config.agent.algorithm:
+        return config
+    agent_config = config_class_of(algorithm)
+    if type(config.agent) is agent_config:
+        agent = dataclasses.replace(config.agent, algorithm=algorithm)
+    else:
+        agent = agent_config(algorithm=algorithm)
+    changed = copy.copy(config)
+    object.__setattr__(changed, "agent", agent)
+    return changed
+
+
+def _deciding_flags(prog: str, flags: Sequence[str]) -> _DecidingFlags:
+    without_help = [flag for flag in flags if flag not in _HELP_FLAGS]
+    return tyro.cli(_DecidingFlags, prog=prog, args=without_help, return_unknown_args=True)[0]
+
+
+def _config_to_resume(run_dir: RunDir, algorithm: str | None) -> RunConfig:
+    """Returns the run's own config; raises ConfigError if --agent asks for another agent."""
+    config = load_config(run_dir.config)
+    if algorithm not in (None, config.agent.algorithm):
+        wanted = f"{config.agent.algorithm!r}, the agent of the run to resume"
+        raise ConfigError(expected("agent", wanted, repr(algorithm)))
+    return config
 
 
 def parse_eval(argv: Sequence[str]) -> EvalArgs:
@@ -183,21 +230,26 @@ def parse_eval(argv: Sequence[str]) -> EvalArgs:
 def _preset_help(command: str) -> str:
     lines = [f"usage: seed {command} PRESET [flags]", "", "presets:"]
     lines += [f"  {name:18} {preset.help}" for name, preset in PRESETS.items()]
+    for name, entry_point in installed(KIND).items():
+        package = entry_point.dist.name if entry_point.dist else entry_point.module
+        lines.append(f"  {name:18} Of the installed package {package}.")
+    lines += ["  module:Name        A preset in a module of your own, e.g. in the current folder."]
     lines += ["", f"`seed {command} PRESET --help` lists the flags and the preset's values."]
     return "\n".join(lines)
 
 
 def _resolve_run_dir(preset: str, run_dir: Path | None, *, resume: bool) -> Path:
     place = place_from_environment()
+    stem = re.sub(r"[^\w.-]", "-", preset)
     if run_dir is None and place.size > 1:
         raise ConfigError(expected("run_dir", "one for all learners of torchrun", "none"))
     if run_dir is None and resume:
-        earlier = [path.parent for path in RUNS.glob(f"{preset}-[0-9]*/checkpoints")]
+        earlier = [path.parent for path in RUNS.glob(f"{stem}-[0-9]*/checkpoints")]
         if not earlier:
-            raise ConfigError(expected("resume", f"an earlier run {RUNS}/{preset}-<time>", "none"))
+            raise ConfigError(expected("resume", f"an earlier run {RUNS}/{stem}-<time>", "none"))
         return max(earlier, key=lambda path: path.stat().st_mtime)
     if run_dir is None:
-        return RUNS / f"{preset}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if not resume and not place.rank and (run_dir / "metrics.jsonl").exists():
+        return RUNS / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if not resume and not place.rank and RunDir(run_dir).metrics.exists():
         raise ConfigError(expected("run_dir", "a new directory, or --resume", run_dir))
     return run_dir

@@ -1,9 +1,13 @@
-"""Named starting points: preset name -> config. Every field stays a flag."""
+"""Named starting points: preset name -> config. Every field stays a flag.
+
+Read when a command line is parsed. Other packages define presets of their own.
+"""
 
 import dataclasses
 from typing import NamedTuple
 
 from learner.config.agent_config import R2D2Config, ReplayConfig, VTraceConfig
+from learner.config.plugins import Kind, load
 from learner.config.run_config import (
     ActorConfig,
     LearnerConfig,
@@ -12,6 +16,7 @@ from learner.config.run_config import (
     RunConfig,
 )
 from seed.env_config import AtariConfig, EnvConfig
+from seed.errors import ConfigError, expected
 
 
 class Preset(NamedTuple):
@@ -196,3 +201,20 @@ PRESETS: dict[str, Preset] = {
     ),
     "atari-r2d2": Preset("Atari with R2D2: the published recipe, for a GPU.", _ATARI_R2D2),
 }
+
+KIND = Kind("PRESET", "seed_rl.presets", tuple(PRESETS))
+
+
+def find_preset(name: str) -> Preset:
+    """Returns a built-in preset, one of an installed package, or what module:Name names.
+
+    Raises:
+      ConfigError: there is no such preset, or it is no `Preset`.
+    """
+    if name in PRESETS:
+        return PRESETS[name]
+    found = load(KIND, name)
+    if not (isinstance(found, Preset) and isinstance(found.config, RunConfig)):
+        wanted = "a Preset(help, RunConfig) of learner.config.presets"
+        raise ConfigError(expected(KIND.field, wanted, f"{name}, {found!r}"))
+    return found

@@ -90,32 +90,6 @@ import dataclasses
 from learner.config.agent_config import AgentConfig
 """
 
-CURIOUS = (
-    HEADER
-    + """
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class CuriousConfig(AgentConfig):
-    curiosity: float = 0.5
-    shape: tuple[int, ...] = (1, 2)
-
-    @property
-    def num_rows(self) -> int:
-        return 3
-
-
-class Curious:
-    Config = CuriousConfig
-"""
-)
-
-
-@pytest.fixture
-def curious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[AgentConfig]:
-    """The config of an agent in a module that is no part of this project."""
-    write_module(tmp_path, "curious_agent.py", CURIOUS)
-    monkeypatch.syspath_prepend(tmp_path)
-    return config_class_of("curious_agent:Curious")
-
 
 def test_built_in_configs_are_found_by_name() -> None:
     """And a config says which algorithm it is of."""
@@ -162,7 +136,7 @@ def test_wrong_fields_of_another_packages_config_are_named(
 
 def test_config_of_another_package_reaches_a_trainer_process(curious: type[AgentConfig]) -> None:
     """It is pickled with the rest of the run's config."""
-    config = RunConfig(agent=curious(batch_size=3))
+    config = RunConfig(agent=curious(algorithm="curious_agent:Curious", batch_size=3))
     assert pickle.loads(pickle.dumps(config)) == config
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from learner.config.agent_config import AgentConfig, R2D2Config, VTraceConfig
 from learner.config.args import EvalArgs, LearnerArgs, TrainArgs, parse_eval, parse_preset
 from learner.config.config_file import dump_config
 from learner.config.presets import PRESETS
 from seed.errors import ConfigError
+from tests.support.plugins import install, write_module
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +145,7 @@ def test_unknown_preset_is_refused_with_those_there_are() -> None:
         parse("pong")
     message = str(caught.value)
     assert message.startswith("PRESET: expected one of ")
-    assert message.endswith(", got pong")
+    assert message.endswith(", or module:Name, got 'pong'")
     assert all(name in message for name in PRESETS)
 
 
@@ -242,6 +244,143 @@ def test_resume_of_a_run_with_a_broken_config_is_refused() -> None:
     (path / "config.yaml").write_text("network: {lstm_sise: 4}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="config.yaml: network.lstm_sise: unknown field"):
         parse("cartpole-vtrace", "--run-dir", "old", "--resume")
+
+
+def test_agent_is_changed_by_its_name() -> None:
+    """A built-in one brings its own flags, with its own defaults."""
+    flags = ("--agent=r2d2", "--burn-in", "3", "--total-env-steps", "500000")
+    args = parse("cartpole-vtrace", *flags)
+    assert args.config.agent == R2D2Config(burn_in=3)
+    base = PRESETS["cartpole-vtrace"].config
+    learner = dataclasses.replace(base.learner, total_env_steps=500_000)
+    assert dataclasses.replace(args.config, agent=base.agent) == dataclasses.replace(
+        base, learner=learner
+    )
+
+
+def test_agent_that_does_not_fit_the_rest_of_the_preset_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """CartPole's V-trace ends before R2D2's default replay is full enough to train on."""
+    with pytest.raises(SystemExit) as caught:
+        parse("cartpole-vtrace", "--agent", "r2d2")
+    assert caught.value.code == 2
+    assert "total_env_steps: expected more than the 400000" in capsys.readouterr().err
+
+
+def test_naming_the_presets_own_agent_changes_nothing() -> None:
+    """The preset's values stay."""
+    args = parse("cartpole-vtrace", "--agent", "vtrace")
+    assert args.config == PRESETS["cartpole-vtrace"].config
+
+
+def test_last_agent_named_counts() -> None:
+    """As with every other flag."""
+    flags = ("--agent", "r2d2", "--agent", "curious_agent:Curious", "--agent", "vtrace")
+    assert parse("cartpole-vtrace", *flags).config == PRESETS["cartpole-vtrace"].config
+
+
+def test_fields_of_another_packages_agent_are_flags(curious: type[AgentConfig]) -> None:
+    """The command line need not know them."""
+    flags = ("--agent", "curious_agent:Curious", "--curiosity", "0.1", "--shape", "4", "5")
+    args = parse("cartpole-vtrace", *flags, "--batch-size", "7")
+    values = {"algorithm": "curious_agent:Curious", "curiosity": 0.1, "shape": (4, 5)}
+    assert args.config.agent == curious(batch_size=7, **values)
+
+
+def test_help_shows_the_flags_of_another_packages_agent(
+    curious: type[AgentConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the lines under its fields, and without those of other agents."""
+    del curious
+    with pytest.raises(SystemExit) as caught:
+        parse("cartpole-vtrace", "--agent", "curious_agent:Curious", "--help")
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    assert "--curiosity FLOAT" in printed and "Weight of what is new." in printed
+    assert "--unroll-length" not in printed
+
+
+def test_flags_of_an_agent_that_was_not_asked_for_are_refused(
+    curious: type[AgentConfig], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of the preset's own agent too."""
+    del curious
+    with pytest.raises(SystemExit) as caught:
+        parse("cartpole-vtrace", "--agent", "curious_agent:Curious", "--unroll-length", "3")
+    assert caught.value.code == 2
+    assert "--unroll-length" in capsys.readouterr().err
+
+
+def test_agent_with_the_same_config_takes_over_the_presets_values(
+    curious: type[AgentConfig],
+) -> None:
+    """A variant of V-trace starts from what is good for V-trace."""
+    del curious
+    args = parse("cartpole-vtrace", "--agent", "curious_agent:LikeVTrace")
+    own = PRESETS["cartpole-vtrace"].config.agent
+    assert args.config.agent == dataclasses.replace(own, algorithm="curious_agent:LikeVTrace")
+    assert isinstance(args.config.agent, VTraceConfig)
+
+
+def test_unknown_agent_is_refused_with_those_there_are() -> None:
+    """Before any other flag is looked at."""
+    with pytest.raises(ConfigError, match="^agent: expected one of 'vtrace', 'r2d2', or mod"):
+        parse("cartpole-vtrace", "--agent", "dqn", "--no-such-flag")
+
+
+def test_resumed_run_keeps_its_agent(curious: type[AgentConfig]) -> None:
+    """Its flags are those of the run's agent, although the command names the preset alone."""
+    flags = ("cartpole-vtrace", "--run-dir", "old")
+    first = parse(*flags, "--agent", "curious_agent:Curious", "--curiosity", "0.1")
+    dump_config(first.config, make_run("old") / "config.yaml", name="cartpole-vtrace")
+    args = parse(*flags, "--resume", "--shape", "9")
+    values = {"algorithm": "curious_agent:Curious", "curiosity": 0.1, "shape": (9,)}
+    assert args.config.agent == curious(**values)
+    assert parse(*flags, "--resume", "--agent", "curious_agent:Curious").config == first.config
+    wanted = "^agent: expected 'curious_agent:Curious', the agent of the run to resume, got 'r2d2'"
+    with pytest.raises(ConfigError, match=wanted):
+        parse(*flags, "--resume", "--agent", "r2d2")
+
+
+def test_preset_of_a_module_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its run directory is named after it, without what is no good in a path."""
+    source = """
+from learner.config.presets import PRESETS, Preset
+SLOW = Preset("Slow.", PRESETS["catch-vtrace"].config)
+WRONG = PRESETS["catch-vtrace"].config
+"""
+    write_module(tmp_path, "my_presets.py", source)
+    monkeypatch.syspath_prepend(tmp_path)
+    name, args = parse_preset(LearnerArgs, "learner", ["my_presets:SLOW", "--rng-seed", "5"])
+    assert name == "my_presets:SLOW"
+    assert args.config == dataclasses.replace(PRESETS["catch-vtrace"].config, rng_seed=5)
+    assert args.run_dir is not None and args.run_dir.name.startswith("my_presets-SLOW-2")
+    own = make_run("runs/my_presets-SLOW-20260101-000000")
+    assert run_dir_of("my_presets:SLOW", "--resume") == own
+    with pytest.raises(ConfigError, match=r"^PRESET: expected a Preset\(help, RunConfig\)"):
+        parse("my_presets:WRONG")
+
+
+def test_help_lists_the_presets_of_installed_packages_without_importing_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package need not even be sound."""
+    install(tmp_path, "far-presets", {"seed_rl.presets": {"far-off": "no_such_module:FAR"}})
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit):
+        parse("--help")
+    assert "  far-off            Of the installed package far-presets.\n" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="^PRESET: expected a module .*'no_such_module'"):
+        parse("far-off")
+
+
+def test_help_of_a_run_directory_in_use_is_still_help() -> None:
+    """Whether a run can be started there is not asked."""
+    make_run("old")
+    with pytest.raises(SystemExit) as caught:
+        parse("cartpole-vtrace", "--run-dir", "old", "--help")
+    assert caught.value.code == 0
 
 
 def test_eval_takes_a_run_and_little_else() -> None:
