@@ -10,6 +10,7 @@ import dataclasses
 from typing import Literal
 
 from learner.config.agent_config import AgentConfig, Schedule, VTraceConfig
+from learner.config.plugins import Kind, check_name
 from seed.env_config import EnvConfig
 from seed.errors import require
 
@@ -33,16 +34,22 @@ class ActorConfig:
         return self.envs_per_group * self.num_groups
 
 
-Torso = Literal["auto", "mlp", "small_conv", "impala_shallow", "impala_deep", "nature"]
+TORSOS = Kind(
+    "torso",
+    "seed_rl.torsos",
+    ("auto", "mlp", "small_conv", "impala_shallow", "impala_deep", "nature"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
     """The network; what the environment's spec decides is not repeated here."""
 
-    torso: Torso = "auto"
-    """What reads an observation. "auto": mlp for vectors, small_conv for images
-    under 36 pixels, impala_shallow for larger ones."""
+    torso: str = "auto"
+    """What reads an observation: mlp, small_conv, impala_shallow, impala_deep, nature, the
+    name of an installed package's torso or module:Name, a torso or all of a network but its
+    heads. "auto": mlp for vectors, small_conv for images under 36 pixels, impala_shallow for
+    larger ones."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Layers of the mlp torso."""
     lstm_size: int = 0
@@ -65,6 +72,7 @@ class NetworkConfig:
     """Feed the previous action (one-hot) and the clipped reward behind the torso."""
 
     def __post_init__(self) -> None:
+        check_name(TORSOS, self.torso)
         sizes = self.hidden_sizes
         require(bool(sizes) and min(sizes) >= 1, "hidden_sizes", "positive sizes", sizes)
         require(self.lstm_size >= 0, "lstm_size", "0 or more", self.lstm_size)

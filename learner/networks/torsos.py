@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from learner.config.run_config import NetworkConfig
+from learner.networks.base import Torso, class_of_torso
 from seed.errors import SpecError, expected
 from seed.specs import ArraySpec
 
@@ -24,17 +25,11 @@ SMALL_IMAGE_PIXELS = 3
 _BYTES_IN_CACHE = 2 << 20
 
 
-class Torso(nn.Module):
-    """Reads one leaf: [N, S, *shape] -> float32 [N, output_size]."""
-
-    output_size: int
-
-    def update_statistics(self, frames: Tensor) -> None:
-        """Takes note of frames [N, *shape]; does nothing where no statistics are kept."""
-
-
 def make_torso(leaf: ArraySpec, config: NetworkConfig) -> Torso:
     """Returns the torso for `leaf`; raises SpecError if `config.torso` cannot read it."""
+    if cls := class_of_torso(config.torso):
+        assert issubclass(cls, Torso), "make_core builds a core of another package"
+        return cls(leaf, config)
     kind = config.torso if config.torso != "auto" else _automatic_torso(leaf)
     if kind == "mlp" or not _is_image(leaf):
         return MLPTorso(leaf, config.frame_stack, config.hidden_sizes)
@@ -76,8 +71,9 @@ def lay_out(network: nn.Module, *, channels_last: bool) -> nn.Module:
 def compile_torsos(network: nn.Module) -> None:
     """Has the torsos below `network` compiled when they are first called, in place.
 
-    Not what is behind them: the LSTM runs as long as no episode ends, which is another
-    number of rows in every batch.
+    Not the layers behind them: the LSTM runs as long as no episode ends, which is another
+    number of rows in every batch. A core of another package is compiled only where it has
+    torsos.
     """
     for module in network.modules():
         if isinstance(module, Torso):

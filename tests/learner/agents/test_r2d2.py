@@ -281,7 +281,7 @@ def test_target_network_is_copied_every_so_many_updates() -> None:
     assert is_copied(network), "to start with"
     unrolls = sequences_for(agent)
     agent.update_statistics(network, unrolls)
-    mean = network.online.state_dict()["torsos.0.image.center.mean"][0]
+    mean = network.online.state_dict()["core.torsos.0.image.center.mean"][0]
     torch.testing.assert_close(mean, unrolls.steps.rows.observations[0][0].float().mean(0))
     with_random_weights(network.online)
     where = [x.data_ptr() for x in network.target.state_dict().values()]

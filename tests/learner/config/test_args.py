@@ -116,7 +116,7 @@ def test_train_evaluates_only_if_asked_to() -> None:
     [
         (("--learning-rate", "-1"), "learning_rate: expected 0 or more, got -1.0"),
         (("--learning-rate", "fast"), "--learning-rate"),
-        (("--torso", "vgg"), "--torso"),
+        (("--torso", "vgg"), "torso: expected one of 'auto', 'mlp', "),
         (("--no-such-flag", "1"), "--no-such-flag"),
         (("--num-actors", "-1"), "num_actors: expected 0 or more, got -1"),
         (("--num-eval-actors", "-1"), "num_eval_actors: expected 0 or more, got -1"),

@@ -125,10 +125,10 @@ def test_a_wrong_field_is_named_with_its_path(tmp_path: Path, text: str, message
 
 def test_every_wrong_field_is_named_at_once(tmp_path: Path) -> None:
     """A user need not correct a file one error at a time."""
-    path = write_yaml(tmp_path / "config.yaml", "zed: 1\nnetwork: {torso: foo, lstm_size: x}")
+    path = write_yaml(tmp_path / "config.yaml", "zed: 1\nnetwork: {precision: foo, lstm_size: x}")
     with pytest.raises(ConfigError) as error:
         load_config(path)
-    for field in ("zed", "network.torso", "network.lstm_size"):
+    for field in ("zed", "network.precision", "network.lstm_size"):
         assert f"{field}:" in str(error.value)
 
 

@@ -11,7 +11,7 @@ from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import NetworkConfig, OptimizerConfig
 from learner.device.setup import check_can_compile
 from learner.experience.base import Batch
-from learner.networks.torsos import Torso
+from learner.networks.base import Torso
 from learner.reporting.metrics import Metrics
 from learner.training.trainer import Trainer
 from seed.errors import ConfigError

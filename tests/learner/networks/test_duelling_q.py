@@ -62,7 +62,7 @@ def test_mean_is_the_value_and_differences_are_those_of_the_advantages(
     network = make_network(config, head_size)
     rows, state = random_rows(SPEC, T, B, seeded(2)), network.initial_state(B)
     q_values, _ = network(rows, state)
-    features, _ = network.features(rows, state)
+    features, _ = network.core.features(rows, state)
     values, advantages = network.value_head(features), network.advantage_head(features)
     torch.testing.assert_close(q_values.mean(-1, keepdim=True), values)
     torch.testing.assert_close(q_values.diff(dim=-1), advantages.diff(dim=-1))

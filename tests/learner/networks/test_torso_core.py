@@ -1,13 +1,16 @@
-"""What networks share: burn-in carries the state on, and names on disk stay as they are."""
+"""The built-in core: burn-in carries the state on, as a forward of all rows would."""
+
+import dataclasses
 
 import pytest
 import torch
 from torch import Tensor
 
 from learner.config.run_config import NetworkConfig
-from learner.networks.actor_critic import ActorCritic
-from learner.networks.core import Core
+from learner.networks.torso_core import TorsoCore
 from learner.records import map_tensors
+from seed.errors import SpecError
+from seed.specs import ArraySpec
 from tests.learner.builders import (
     SCREEN,
     SPEED,
@@ -26,7 +29,7 @@ def test_advance_gives_the_state_to_go_on_from(lstm_size: int, frame_stack: int)
     """Rows split anywhere give the features of one long run, without gradient before."""
     config = NetworkConfig(hidden_sizes=(8,), lstm_size=lstm_size, frame_stack=frame_stack)
     spec = env_spec(SCREEN, SPEED)
-    core = with_random_weights(Core(spec, config))
+    core = with_random_weights(TorsoCore(spec, config))
     rows = random_rows(spec, T, B, seeded(1))
     expected, last_state = core.features(rows, core.initial_state(B))
     assert expected.shape == (T, B, core.output_size)
@@ -47,7 +50,7 @@ def test_advance_gives_the_state_to_go_on_from(lstm_size: int, frame_stack: int)
 def test_advance_without_an_lstm_runs_no_torso() -> None:
     """Nothing that a torso says is carried on."""
     spec = env_spec(SPEED)
-    core = Core(spec, NetworkConfig(frame_stack=3))
+    core = TorsoCore(spec, NetworkConfig(frame_stack=3))
 
     def fail(*args: object) -> Tensor:
         raise AssertionError
@@ -57,24 +60,10 @@ def test_advance_without_an_lstm_runs_no_torso() -> None:
     assert state.keys() == {"frames/body/speed"}
 
 
-def test_names_of_saved_weights_stay() -> None:
-    """Checkpoints of earlier runs are read by them."""
-    config = NetworkConfig(torso="small_conv", hidden_sizes=(8,), lstm_size=5, center_images=True)
-    assert set(ActorCritic(env_spec(SCREEN, SPEED), config).state_dict()) == {
-        "torsos.0.image.center.mean",
-        "torsos.0.image.center.count",
-        "torsos.0.convs.0.weight",
-        "torsos.0.convs.0.bias",
-        "torsos.0.dense.weight",
-        "torsos.0.dense.bias",
-        "torsos.1.layers.0.weight",
-        "torsos.1.layers.0.bias",
-        "lstm.lstm.weight_ih_l0",
-        "lstm.lstm.weight_hh_l0",
-        "lstm.lstm.bias_ih_l0",
-        "lstm.lstm.bias_hh_l0",
-        "policy_head.weight",
-        "policy_head.bias",
-        "value_head.weight",
-        "value_head.bias",
-    }
+def test_last_action_is_seen_only_where_actions_can_be_counted() -> None:
+    """It is fed one-hot."""
+    action = ArraySpec(name="action", dtype="float32", shape=(2,))
+    spec = dataclasses.replace(env_spec(), action=action)
+    TorsoCore(spec, NetworkConfig())
+    with pytest.raises(SpecError, match="^action: expected a discrete space, got float32 array"):
+        TorsoCore(spec, NetworkConfig(see_last_step=True))

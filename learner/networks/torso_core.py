@@ -1,7 +1,7 @@
-"""What all networks have in common: observations and memory -> features.
+"""The built-in core: torsos read the observation, an LSTM remembers.
 
 Called by the inference and trainer threads, each with networks of its own. What the
-features are good for is left to the heads of the networks built on this.
+features are good for is left to the heads behind it.
 """
 
 import torch
@@ -9,28 +9,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from learner.config.run_config import NetworkConfig
+from learner.networks.base import Core, Torso, num_actions_of
 from learner.networks.frame_stack import stack_frames
 from learner.networks.recurrent import ResettingLSTM
-from learner.networks.torsos import Torso, make_torso
+from learner.networks.torsos import make_torso
 from learner.records import Rows, State
 from seed.specs import EnvSpec
 
 
-class Core(nn.Module):
-    """Torso per observation leaf -> (last action and reward) -> (LSTM).
-
-    A network derives from it and puts its heads behind `features`. One such forward
-    serves acting (T = 1) and training (T + 1 rows), so that what is trained is what
-    acted.
-    """
-
-    output_size: int
-    """Number of features."""
+class TorsoCore(Core):
+    """Torso per observation leaf -> (last action and reward) -> (LSTM)."""
 
     def __init__(self, spec: EnvSpec, config: NetworkConfig) -> None:
         super().__init__()
         self.spec = spec
-        self.num_actions = spec.action.num_values
         self.num_context = config.frame_stack - 1
         self.see_last_step = config.see_last_step
         self.precision = config.precision
@@ -38,6 +30,7 @@ class Core(nn.Module):
         self.torsos = nn.ModuleList(torsos)
         size = sum(torso.output_size for torso in torsos)
         if self.see_last_step:
+            self.num_actions = num_actions_of(spec)
             size += self.num_actions + 1
         self.lstm = (
             ResettingLSTM(size, config.lstm_size, config.lstm_forget_bias)
@@ -47,7 +40,7 @@ class Core(nn.Module):
         self.output_size = config.lstm_size or size
 
     def initial_state(self, batch_size: int, device: torch.device | str = "cpu") -> State:
-        """Returns the state before an environment's first row, zeros [B, ...]."""
+        """Returns zeros: the frames before the first row, and the LSTM's hidden and cell."""
         state: State = {}
         if self.num_context:
             for leaf in self.spec.observations:
@@ -70,13 +63,6 @@ class Core(nn.Module):
             torso.update_statistics(frames[0])
 
     def features(self, rows: Rows, state: State) -> tuple[Tensor, State]:
-        """Runs rows [T, B] in order from `state` [B, ...].
-
-        `rows.rewards` are those the network may see, of moderate size.
-
-        Returns:
-          float32 [T, B, output_size], and the state after the last row.
-        """
         stacks, next_state = self._stack(rows, state)
         parts = self._look(stacks)
         if self.see_last_step:
@@ -91,11 +77,7 @@ class Core(nn.Module):
 
     @torch.no_grad()
     def advance(self, rows: Rows, state: State) -> State:
-        """Returns the state after rows [T, B] alone, as `features` does but without gradient.
-
-        This is burn-in. Without an LSTM the frames are all there is to carry, and no
-        torso need look at them.
-        """
+        """Without an LSTM only the frames are carried on, and no torso need read them."""
         if self.lstm is None:
             return self._stack(rows, state)[1]
         return self.features(rows, state)[1]
@@ -112,10 +94,10 @@ class Core(nn.Module):
         return stacks, context
 
     def _look(self, stacks: list[Tensor]) -> list[Tensor]:
-        """Returns what each torso makes of its leaf's frames, float32 [T * B, F].
+        """Returns the features of each torso for its leaf's frames, float32 [T * B, F].
 
         In bfloat16 the torsos alone compute: they are nearly all of the work. Memory and
-        heads stay float32, and so does all that is recorded and whatever losses see.
+        heads stay float32, and so does all that is recorded and all that losses see.
         """
         images = [stack.flatten(0, 1) for stack in stacks]
         if self.precision == "float32":

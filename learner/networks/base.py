@@ -1,0 +1,95 @@
+"""What networks are built from, and what a network of another package derives from.
+
+`--torso` names either a `Torso`, which reads one leaf of the observation, or a `Core`, which
+is all of a network but its heads. Called by the inference and trainer threads, each with
+networks of its own.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from learner.config.plugins import load
+from learner.config.run_config import TORSOS
+from learner.records import Rows, State
+from seed.errors import ConfigError, SpecError, expected
+from seed.specs import EnvSpec
+
+
+class Torso(nn.Module):
+    """Reads one leaf: [N, S, *shape] -> float32 [N, output_size], S being the frame stack.
+
+    One of another package is built as `cls(leaf: ArraySpec, config: NetworkConfig)` for each
+    leaf of the observation. It raises a `SpecError` if it cannot read the leaf.
+    """
+
+    output_size: int
+    """Number of features; set by the constructor."""
+
+    def update_statistics(self, frames: Tensor) -> None:
+        """Takes note of frames [N, *shape]; does nothing where no statistics are kept."""
+
+
+class Core(nn.Module):
+    """Observations and memory -> features: all of a network but its heads.
+
+    One of another package is built as `cls(spec: EnvSpec, config: NetworkConfig)`; which
+    fields of the config it obeys is its own decision. It serves acting, with T = 1 and the
+    state kept between calls, and training, with T + 1 rows at once. Both must give the same:
+    the golden check of a run compares them.
+    """
+
+    output_size: int
+    """Number of features; set by the constructor."""
+
+    def initial_state(self, batch_size: int, device: torch.device | str = "cpu") -> State:
+        """Returns the state before an environment's first row, tensors [B, ...] by name.
+
+        Empty for a core without memory.
+        """
+        raise NotImplementedError
+
+    def features(self, rows: Rows, state: State) -> tuple[Tensor, State]:
+        """Runs rows [T, B] in order from `state` [B, ...].
+
+        Where `rows.is_first`, an episode starts: nothing from before the row may have an
+        effect. `rows.rewards` are those the network may see, of moderate size.
+
+        Returns:
+          float32 [T, B, output_size], and the state after the last row, of the names, shapes
+          and dtypes of `initial_state`.
+        """
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def advance(self, rows: Rows, state: State) -> State:
+        """Returns the state after rows [T, B] alone, as `features` does but without gradient.
+
+        This is burn-in. Override it if the state takes less work than the features.
+        """
+        return self.features(rows, state)[1]
+
+    def update_statistics(self, rows: Rows) -> None:
+        """Takes note of rows [T, B] before they are trained on, where statistics are kept."""
+
+
+def num_actions_of(spec: EnvSpec) -> int:
+    """Returns the number of actions; raises SpecError where actions are not discrete."""
+    if not spec.action.is_discrete:
+        refusal = expected("action", "a discrete space", f"{spec.action.dtype} array")
+        raise SpecError(f"{refusal} (an agent of your own may take it: --agent module:Name)")
+    return spec.action.num_values
+
+
+def class_of_torso(name: str) -> type[Torso] | type[Core] | None:
+    """Returns the class that `--torso` names; None for a built-in torso.
+
+    Raises:
+      ConfigError: there is no such name, or it is neither a `Torso` nor a `Core`.
+    """
+    if name in TORSOS.built_in:
+        return None
+    found = load(TORSOS, name)
+    if not (isinstance(found, type) and issubclass(found, Torso | Core)):
+        wanted = "a class derived from Torso or Core of learner.networks.base"
+        raise ConfigError(expected(TORSOS.field, wanted, f"{name}, {found!r}"))
+    return found
