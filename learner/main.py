@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from learner.agents.registry import check_classes
 from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
 from learner.concurrency.stop_request import StopRequest
 from learner.config.args import LearnerArgs
@@ -99,6 +100,7 @@ def run(
     Raises:
       SeedError: something the user can mend; or what a thread of the learner raised.
     """
+    check_classes(args.config)
     learner_config, run_dir = args.config.learner, _run_dir(args)
     security = load_security(args.tls_files, args.token_file)
     addresses = tuple(local_address(address, place) for address in args.listen)

@@ -1,19 +1,13 @@
 """The V-trace agent: acting, what its network sees, and how it is made."""
 
-import dataclasses
-
 import pytest
 import torch
 from torch import Tensor
 
 from learner.agents.base import ActInput
-from learner.agents.registry import make_agent
-from learner.agents.vtrace import VTraceAgent
-from learner.config.agent_config import VTraceConfig
-from learner.config.run_config import NetworkConfig, RunConfig
+from learner.config.run_config import NetworkConfig
+from learner.networks.torso_core import TorsoCore
 from learner.records import Unrolls, map_tensors
-from seed.errors import SpecError
-from seed.specs import ArraySpec
 from tests.learner.agents.vtrace_agents import (
     CPU,
     B,
@@ -25,7 +19,6 @@ from tests.learner.agents.vtrace_agents import (
 from tests.learner.builders import (
     NETWORKS,
     NUM_ACTIONS,
-    env_spec,
     random_rows,
     seeded,
     with_random_weights,
@@ -137,9 +130,9 @@ def test_network_sees_scaled_and_clipped_rewards() -> None:
 def test_image_and_vector_together_are_learned_from() -> None:
     """A Dict observation: the gradient of the loss reaches the torso of each leaf."""
     agent, network = make_agent_and_network(NETWORKS["everything"])
-    assert len(network.torsos) == 2
+    assert isinstance(network.core, TorsoCore) and len(network.core.torsos) == 2
     loss_of(agent, network, unrolls_for(agent)).loss.backward()
-    for torso in network.torsos:
+    for torso in network.core.torsos:
         assert all(p.grad is not None and p.grad.any() for p in torso.parameters())
 
 
@@ -149,19 +142,3 @@ def test_initial_state_is_the_networks() -> None:
     state, expected = agent.initial_state(3, CPU), network.initial_state(3)
     assert state.keys() == expected.keys()
     assert all(torch.equal(state[name], x) for name, x in expected.items())
-
-
-def test_registry_makes_the_agent_of_the_config() -> None:
-    """With its unroll length and batch size."""
-    config = RunConfig(agent=VTraceConfig(unroll_length=3, batch_size=2))
-    agent = make_agent(env_spec(), config)
-    assert isinstance(agent, VTraceAgent)
-    assert (agent.unroll_length, agent.batch_size) == (3, 2)
-
-
-def test_registry_refuses_continuous_actions() -> None:
-    """Naming the field."""
-    action = ArraySpec(name="action", dtype="float32", shape=(2,))
-    spec = dataclasses.replace(env_spec(), action=action)
-    with pytest.raises(SpecError, match="^action: expected a discrete space, got float32 array"):
-        make_agent(spec, RunConfig())
