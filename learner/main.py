@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from learner.acting.observers import make_observers
 from learner.agents.registry import check_classes
 from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
 from learner.concurrency.stop_request import StopRequest
@@ -124,6 +125,7 @@ def run(
             device=device,
             checkpoint=checkpoint,
             ranks=Ranks(place),
+            observers=make_observers(learner_config.observers, run_dir),
             on_built=write_config,
         )
         try:

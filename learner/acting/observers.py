@@ -5,12 +5,17 @@ out. While it works the next batch waits, so it should copy what it needs and re
 without observers does nothing for them.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
 
+from learner.config.plugins import load
+from learner.config.run_config import OBSERVERS
 from learner.records import Steps
+from seed.errors import ConfigError, expected
 
 
 class ObservedStep(NamedTuple):
@@ -30,7 +35,10 @@ class ObservedStep(NamedTuple):
 
 
 class StepObserver(Protocol):
-    """Sees every step. An exception that it raises ends the run, as that of any thread does."""
+    """Sees every step. An exception that it raises ends the run, as that of any thread does.
+
+    One that `--observers` names is built as `cls(run_dir)` before the first actor comes.
+    """
 
     def observe(self, step: ObservedStep) -> None:
         """Takes note of one acted batch."""
@@ -39,3 +47,25 @@ class StepObserver(Protocol):
     def close(self) -> None:
         """Lets go of what it holds; called once, after the last step."""
         ...
+
+
+def make_observers(names: Sequence[str], run_dir: Path) -> list[StepObserver]:
+    """Returns the observers of a run.
+
+    Args:
+      names: as configured.
+      run_dir: directory of the run's files, for what they write.
+
+    Raises:
+      ConfigError: a name that leads nowhere, or to what is no observer.
+    """
+    return [_make_observer(name, run_dir) for name in names]
+
+
+def _make_observer(name: str, run_dir: Path) -> StepObserver:
+    cls = load(OBSERVERS, name)
+    missing = [m for m in ("observe", "close") if not callable(getattr(cls, m, None))]
+    if not isinstance(cls, type) or missing:
+        wanted = "a class with the methods observe and close"
+        raise ConfigError(expected(OBSERVERS.field, wanted, f"{name}, {cls!r}"))
+    return cls(run_dir)

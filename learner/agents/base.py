@@ -7,6 +7,7 @@ learns from (`make_experience`), and the part of its network that acts (`acting_
 Inherit from `Agent`: methods that an algorithm may leave out have a body here.
 """
 
+import abc
 from typing import ClassVar, NamedTuple, Protocol
 
 import torch
@@ -69,6 +70,7 @@ class Agent(Protocol):
     """B: unrolls in one learner step. Environments start out of phase in blocks of B, so that
     their unrolls do not complete all at once; 0: all in phase."""
 
+    @abc.abstractmethod
     def build_network(self) -> nn.Module:
         """Returns a freshly initialised network, on the CPU."""
         ...
@@ -80,10 +82,12 @@ class Agent(Protocol):
         """
         return network
 
+    @abc.abstractmethod
     def initial_state(self, batch_size: int, device: torch.device) -> State:
         """Returns the network's state [B, ...] before an environment's first row."""
         ...
 
+    @abc.abstractmethod
     def act(self, network: nn.Module, inputs: ActInput, generator: torch.Generator) -> ActOutput:
         """Chooses actions at the newest row of B environments.
 
@@ -94,6 +98,7 @@ class Agent(Protocol):
         """
         ...
 
+    @abc.abstractmethod
     def make_experience(self, context: ExperienceContext) -> Experience:
         """Returns what takes completed unrolls and gives training its batches."""
         ...
@@ -101,10 +106,12 @@ class Agent(Protocol):
     def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
         """Lets the network's buffers (running means) take note of a batch, before its loss."""
 
+    @abc.abstractmethod
     def num_valid(self, unrolls: Unrolls) -> Tensor:
         """Returns what the means over a batch divide by, float32 scalar."""
         ...
 
+    @abc.abstractmethod
     def loss(
         self, network: nn.Module, batch: Batch, num_valid: Tensor, progress: float
     ) -> LossOutput:
@@ -126,6 +133,7 @@ class Agent(Protocol):
           learner_step: updates made, this one included.
         """
 
+    @abc.abstractmethod
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
         """Returns what must vanish where `network` holds the weights that acted.
 

@@ -56,9 +56,11 @@ def agent_class_of(algorithm: str) -> type:
     cls = load(AGENTS, algorithm)
     assert isinstance(cls, type)
     methods = [name for name, _ in inspect.getmembers(Agent, inspect.isfunction)]
-    missing = [m for m in methods if m[0] != "_" and not callable(getattr(cls, m, None))]
+    missing = {m for m in methods if m[0] != "_" and not callable(getattr(cls, m, None))}
+    # Of a class that derives from `Agent`: what it inherits without a body.
+    missing |= set(getattr(cls, "__abstractmethods__", ()))
     if missing:
         wanted = "a class with the methods of learner.agents.base.Agent"
-        got = f"{algorithm}, which lacks {', '.join(missing)}"
+        got = f"{algorithm}, which lacks {', '.join(sorted(missing))}"
         raise ConfigError(expected(AGENTS.field, wanted, got))
     return cls

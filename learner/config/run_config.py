@@ -34,6 +34,7 @@ class ActorConfig:
         return self.envs_per_group * self.num_groups
 
 
+OBSERVERS = Kind("observers", "seed_rl.observers", ())
 TORSOS = Kind(
     "torso",
     "seed_rl.torsos",
@@ -180,6 +181,9 @@ class LearnerConfig:
     """Seconds between checkpoints; one more is written at the end."""
     keep_checkpoints: int = 3
     """Newest checkpoints kept."""
+    observers: tuple[str, ...] = ()
+    """Watchers of every step, each module:Name or the name of an installed package's: a page
+    that shows games, a recorder (learner/acting/observers.py). They slow acting down."""
     report_every_s: float = 5.0
     """Seconds between reports (metrics.jsonl, TensorBoard, terminal)."""
 
@@ -193,6 +197,8 @@ class LearnerConfig:
         every_s = self.checkpoint_every_s
         require(every_s > 0, "checkpoint_every_s", "above 0", every_s)
         require(self.report_every_s > 0, "report_every_s", "above 0", self.report_every_s)
+        for name in self.observers:
+            check_name(OBSERVERS, name)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 Called by the main thread of each process that computes, before anything is built.
 """
 
-
 import torch
 
 from learner.config.torchrun import Place

@@ -4,6 +4,7 @@
 `restore`, `start` and `close` by the thread that starts and stops the run.
 """
 
+import abc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -53,10 +54,12 @@ class Experience(Protocol):
     def start(self) -> None:
         """Begins to prepare batches."""
 
+    @abc.abstractmethod
     def put(self, completed: Completed) -> None:
         """Takes unrolls; may block, which pauses acting. Raises Stopped."""
         ...
 
+    @abc.abstractmethod
     def next_batch(self) -> Sample:
         """Returns the next batch; blocks until there is one. Raises Stopped."""
         ...
@@ -72,6 +75,7 @@ class Experience(Protocol):
         """Returns what a checkpoint is to hold of it, if anything; for the trainer thread."""
         return None
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Wakes every thread that waits in `put` or `next_batch`: these raise Stopped."""
         ...

@@ -37,11 +37,11 @@ from seed.specs import EnvSpec
 class PPOConfig(AgentConfig):
     """Proximal policy optimisation."""
 
-    unroll_length: int = 64
+    unroll_length: int = 32
     """T: transitions in an unroll."""
-    batch_size: int = 32
+    batch_size: int = 8
     """Unrolls in one minibatch, which is one learner step."""
-    num_minibatches: int = 1
+    num_minibatches: int = 4
     """Minibatches that the unrolls collected together are split into."""
     num_epochs: int = 4
     """Times that the unrolls collected together are trained on."""
@@ -58,7 +58,8 @@ class PPOConfig(AgentConfig):
     """Weight of the entropy bonus."""
 
     def __post_init__(self) -> None:
-        for name in ("unroll_length", "batch_size", "num_minibatches", "num_epochs"):
+        super().__post_init__()
+        for name in ("unroll_length", "num_minibatches", "num_epochs"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
 
     @property

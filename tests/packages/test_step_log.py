@@ -1,0 +1,46 @@
+"""An observer of steps that is not this project's, by its name."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from tests.support.processes import TIMEOUT_S, command
+
+
+def test_every_step_is_observed(tmp_path: Path) -> None:
+    """As many steps as the run counts, each with its action and value; then it is closed."""
+    run_dir = tmp_path / "run"
+    done = subprocess.run(
+        command(
+            *("train", "cartpole-vtrace", "--run-dir", run_dir, "--total-env-steps", 2_000),
+            *("--observers", "tests.packages.step_log:StepLog", "--json"),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    *lines, last = map(json.loads, (run_dir / "steps.jsonl").read_text().splitlines())
+    assert last == "closed"
+    # Rows that start an episode were not led to by an action, so there are some more.
+    num_rows = sum(len(line["slots"]) for line in lines)
+    assert num_rows > json.loads(done.stdout)["env_steps"]
+    for line in lines:
+        assert len(line["slots"]) == len(line["actions"]) == len(line["values"])
+        assert set(line["actions"]) <= {0, 1}
+
+
+def test_what_is_no_observer_is_refused(tmp_path: Path) -> None:
+    """By its name, before anything is served."""
+    done = subprocess.run(
+        command(
+            *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run"),
+            *("--observers", "tests.packages.ppo:PPO"),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 1
+    assert "observers: expected a class with the methods observe and close" in done.stderr
+    assert "Traceback" not in done.stderr
