@@ -1,0 +1,1 @@
+"""Packages of strangers: what comes in through the doors of docs/extending.md."""
