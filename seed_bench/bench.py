@@ -20,10 +20,10 @@ from seed_bench.bench_case import (
     PARTS,
     REPORT_EVERY_S,
     measure_case,
-    run_module,
     say,
 )
 from seed_bench.in_flight import advice
+from seed_bench.processes import flags_of, run_module
 
 # As many as `seed_bench.parts.learner replay` inserts together.
 _MIN_SEQUENCES = 64
@@ -77,8 +77,8 @@ def main(argv: Sequence[str]) -> int:
     for name, policy in _WIRE_POLICIES.items():
         results[name] = {str(size): _measure_wire(size, policy, args) for size in args.wire_envs}
     say("replay")
-    replay = ["seed_bench.parts.learner", "replay", "--sequences", str(args.replay_sequences)]
-    results["replay"] = run_module(replay)
+    replay = flags_of({"sequences": args.replay_sequences})
+    results["replay"] = run_module(["seed_bench.parts.learner", "replay", *replay])
     for case in args.cases:
         results[case] = measure_case(
             case, rounds=args.rounds, seconds=args.seconds, part_seconds=args.part_seconds
@@ -89,10 +89,8 @@ def main(argv: Sequence[str]) -> int:
 
 def _measure_wire(envs_per_group: int, policy: str, args: BenchArgs) -> dict[str, float]:
     say(f"wire, policy {policy}: {envs_per_group} environments a message")
-    flags = ("--policy", policy, "--envs-per-group", str(envs_per_group))
-    return run_module(
-        ["seed_bench.parts.learner", "wire", *flags, "--seconds", str(args.part_seconds)]
-    )
+    flags = {"policy": policy, "envs-per-group": envs_per_group, "seconds": args.part_seconds}
+    return run_module(["seed_bench.parts.learner", "wire", *flags_of(flags)])
 
 
 def render(results: dict[str, Any]) -> str:

@@ -6,8 +6,6 @@ held against the parts measured next to it, and what counts is the middle one of
 such rounds.
 """
 
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,10 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.config.config_file import load_config
+from learner.config.run_config import RunConfig
 from learner.reporting.verdict import verdict
 from seed.env_config import env_settings_to_json
 from seed.errors import SeedError
 from seed.provenance import num_cores
+from seed_bench.processes import flags_of, reports_so_far, run_module
 
 _ONE_PASS = (
     *("--sample-reuse", "1", "--batch-size", "32", "--queue-batches", "1"),
@@ -146,7 +146,7 @@ def _measure_run(command: Sequence[str], run_dir: Path, seconds: float) -> Run:
         text=True,
     )
     try:
-        reports = _collect_reports(process, run_dir / "metrics.jsonl", seconds)
+        reports = _collect_reports(process, run_dir, seconds)
     finally:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
@@ -165,16 +165,14 @@ def _measure_run(command: Sequence[str], run_dir: Path, seconds: float) -> Run:
 
 
 def _collect_reports(
-    process: subprocess.Popen[str], metrics: Path, seconds: float
+    process: subprocess.Popen[str], run_dir: Path, seconds: float
 ) -> list[dict[str, float]]:
     """Returns the reports of `seconds` after the warm-up."""
     wanted = int(seconds / REPORT_EVERY_S) + 1
     give_up_at = time.monotonic() + _START_TIMEOUT_S + 2 * seconds
     while process.poll() is None and time.monotonic() < give_up_at:
         time.sleep(REPORT_EVERY_S)
-        lines = metrics.read_text().splitlines() if metrics.exists() else []
-        reports = [json.loads(line) for line in lines]
-        learning = [report for report in reports if report["learner_steps"] > 0]
+        learning = [report for report in reports_so_far(run_dir) if report["learner_steps"] > 0]
         if len(learning) >= _WARM_UP_REPORTS + wanted:
             return learning[_WARM_UP_REPORTS:]
     raise SeedError(f"the run did not make {wanted} reports in time")
@@ -183,32 +181,25 @@ def _collect_reports(
 def _measure_parts(run_dir: Path, batch_size: int, seconds: float) -> dict[str, float]:
     """Returns the best CPU seconds per env step of each part, on one thread."""
     config = load_config(run_dir / "config.yaml")
-    env = [
-        *("seed_bench.parts.env", "--json", "--env-id", config.env.env_id),
-        *("--env-settings", env_settings_to_json(config.env)),
-        *("--num-envs", str(config.actor.envs_per_group), "--seconds", str(seconds)),
-    ]
-    run = ("--run", str(run_dir), "--seconds", str(seconds))
+    run = flags_of({"run": run_dir, "seconds": seconds})
     forward = ["seed_bench.parts.learner", "forward", *run, "--batch-sizes", str(batch_size)]
     return {
-        "env": run_module(env)["env_cpu_s_per_step"],
+        "env": measure_env(config, seconds),
         "forward": run_module(forward)[str(batch_size)],
         "train": run_module(["seed_bench.parts.learner", "train", *run])["train"],
     }
 
 
-def run_module(command: Sequence[str]) -> dict[str, float]:
-    """Returns the JSON object that `python -m <command>` prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        capture_output=True,
-        text=True,
-        # One thread for each part, whatever the libraries would choose.
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    if done.returncode:
-        raise SeedError(f"python -m {' '.join(command)} failed:\n{done.stderr}")
-    return json.loads(done.stdout)
+def measure_env(config: RunConfig, seconds: float) -> float:
+    """Returns the CPU seconds per env step of a group as the run's actors step it."""
+    flags = {
+        "env-id": config.env.env_id,
+        "env-settings": env_settings_to_json(config.env),
+        "num-envs": config.actor.envs_per_group,
+        "seconds": seconds,
+    }
+    part = ["seed_bench.parts.env", "--json", *flags_of(flags)]
+    return run_module(part)["env_cpu_s_per_step"]
 
 
 def say(message: str) -> None:

@@ -33,9 +33,11 @@ from learner.networks.torsos import lay_out
 from learner.records import map_tensors
 from learner.reporting.metrics import Metrics
 from learner.training.trainer import Trainer
+from seed.errors import exits_on_error, require
 from seed.provenance import evidence_header
 from seed.specs import ArraySpec, EnvSpec
 from seed_bench.parts.learner import random_batch, random_rows
+from seed_bench.processes import flags_of, reports_so_far, run_module
 
 # Longest until a run makes its first update: actors start, and a replay fills.
 _START_TIMEOUT_S = 180.0
@@ -92,6 +94,9 @@ class Args:
     """What is not begun by then is left out, and said to be."""
     smoke: bool = False
     """On a CPU, as little as possible of everything."""
+
+    def __post_init__(self) -> None:
+        require(self.num_actors >= 1, "num_actors", "at least 1", self.num_actors)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -250,30 +255,38 @@ class Bench:
 
     def _load(self, num_streams: int) -> dict[str, float]:
         envs = 32 if self._size.seconds else 2
-        flags = ["--policy", self._size.torsos[-1], "--num-streams", num_streams]
-        flags += ["--seconds", self._size.load_seconds, "--envs-per-group", envs]
-        flags += ["--device", self._device]
-        command = [sys.executable, "-m", "seed_bench.parts.loaded_learner", *map(str, flags)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return json.loads(done.stdout)
+        flags = {
+            "policy": self._size.torsos[-1],
+            "num-streams": num_streams,
+            "seconds": self._size.load_seconds,
+            "envs-per-group": envs,
+            "device": self._device,
+        }
+        return run_module(["seed_bench.parts.loaded_learner", *flags_of(flags)])
 
     def _run(self, preset: str, env_id: str) -> dict[str, float]:
         with tempfile.TemporaryDirectory(prefix="seed-bench-gpu-") as directory:
             run_dir = Path(directory) / "run"
-            command = [sys.executable, "-m", "seed.cli", "train", preset, "--env-id", env_id]
-            command += ["--run-dir", str(run_dir), "--num-actors", str(self._num_actors)]
-            command += ["--device", str(self._device), "--json"]
+            flags = {
+                "env-id": env_id,
+                "run-dir": run_dir,
+                "num-actors": self._num_actors,
+                "device": self._device,
+            }
+            command = [sys.executable, "-m", "seed.cli", "train", preset, "--json"]
+            command += flags_of(flags)
             command += _flags_of(preset, self._size.run_flags)
             with _running(command) as process:
                 _wait_until_it_trains(process, run_dir)
                 time.sleep(self._size.run_seconds)
-            return _summary(_reports(run_dir))
+            return _summary(reports_so_far(run_dir))
 
     def _network(self, agent: Agent, knobs: Knobs) -> nn.Module:
         network = agent.build_network().to(self._device)
         return lay_out(network, channels_last=knobs.channels_last)
 
 
+@exits_on_error("seed_bench.gpu")
 def main(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
     args = tyro.cli(Args, prog="python -m seed_bench.gpu", args=argv)
@@ -299,16 +312,10 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _reports(run_dir: Path) -> list[dict[str, float]]:
-    path = run_dir / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
-
-
 def _wait_until_it_trains(process: "subprocess.Popen[str]", run_dir: Path) -> None:
     end_s = time.monotonic() + _START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < end_s:
-        if any(report.get("learner_steps") for report in _reports(run_dir)):
+        if any(report.get("learner_steps") for report in reports_so_far(run_dir)):
             return
         time.sleep(_POLL_S)
 

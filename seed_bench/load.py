@@ -15,8 +15,8 @@ import tyro
 
 from seed.errors import require
 from seed.provenance import evidence_header, num_cores
-from seed_bench.bench_case import run_module
 from seed_bench.in_flight import advice
+from seed_bench.processes import flags_of, run_module
 
 # What one step of Pong costs on the machine of docs/results/bench.json.
 PONG_STEP_US = 300.0
@@ -88,8 +88,7 @@ def measure_point(series: Series, num_envs: int, seconds: float) -> dict[str, fl
         "envs-per-group": envs_per_group,
         "seconds": seconds,
     }
-    command = [text for name, value in flags.items() for text in (f"--{name}", str(value))]
-    return run_module(["seed_bench.parts.loaded_learner", *command])
+    return run_module(["seed_bench.parts.loaded_learner", *flags_of(flags)])
 
 
 def main(argv: Sequence[str]) -> int:

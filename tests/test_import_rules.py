@@ -36,6 +36,11 @@ RULES = (
     # Both sides share it, and an actor's machine has no torch.
     Rule("seed", ("torch", "actors", "learner", "seed_bench", *ENVIRONMENT_LIBRARIES)),
     Rule("actors", ("torch", "learner", "seed_bench")),
+    # Scripts and instruments come with no tests, and nothing is built on an instrument but the
+    # command line's `seed bench` and `seed load`.
+    Rule("tools", ("seed_bench", "tests")),
+    Rule("docker", ("seed_bench", "tests")),
+    Rule("seed_bench", ("tools", "tests")),
     # It builds its networks from the actors' specs.
     Rule("learner", ("actors", "seed_bench", *ENVIRONMENT_LIBRARIES)),
     # Flags are parsed before anything heavy is loaded.

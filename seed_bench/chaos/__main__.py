@@ -6,23 +6,26 @@ The run has to go on by itself, lose no more than what came after its last check
 learn the game all the same.
 """
 
-import argparse
+import dataclasses
 import json
 import logging
-import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import tyro
 
 from actors.spaces import SpaceAdapter
+from seed.errors import exits_on_error, require
 from seed.provenance import evidence_header
 from seed_bench.chaos.fleet import CHECKPOINT_EVERY_S, PRESET, Fleet
 from seed_bench.chaos.run import Books, ChaosRun
 from seed_bench.chaos.schedule import SHARES, make_schedule
+from seed_bench.processes import run_module
 
 ENV_ID = "CartPole-v1"
 NUM_ACTORS = 3
@@ -35,6 +38,26 @@ _SHARE_WITH_FAULTS = 0.8
 # the one before, or after the start; then it waits for the update under way, and is
 # written. A learner that is stalled just then is so for 2 s at most.
 RUN_S_LOST_BOUND = CHECKPOINT_EVERY_S + 3.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChaosArgs:
+    """Trains CartPole while its processes are killed, stalled, cut off and lied to."""
+
+    faults: int = 240
+    """Faults to inject."""
+    total_env_steps: int = 2_000_000
+    """Env steps of the run."""
+    rng_seed: int = 1
+    """Decides the run, and which faults come when."""
+    return_at_least: float = 450.0
+    """Mean return that the greedy policy must reach in the end."""
+    out: Path | None = None
+    """JSON file to write."""
+
+    def __post_init__(self) -> None:
+        require(self.faults >= 1, "faults", "at least 1", self.faults)
+        require(self.total_env_steps >= 2, "total_env_steps", "at least 2", self.total_env_steps)
 
 
 def run_chaos(
@@ -116,15 +139,10 @@ def evaluate(run_dir: Path) -> dict[str, Any]:
 
     The games trained on are played by sampling from the policy, and stay below these.
     """
-    command = [
-        *(sys.executable, "-m", "seed.cli", "eval", str(run_dir)),
-        *("--episodes", str(EVAL_EPISODES), "--json"),
-    ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    result = json.loads(done.stdout)
-    return {name: result[name] for name in ("eval_return_mean", "eval_episodes")} | {
-        "eval_policy": "greedy"
-    }
+    flags = ("--episodes", str(EVAL_EPISODES), "--json")
+    result = run_module(["seed.cli", "eval", str(run_dir), *flags])
+    names = ("eval_return_mean", "eval_episodes")
+    return {"eval_policy": "greedy", **{name: result[name] for name in names}}
 
 
 def is_good(result: dict[str, Any]) -> bool:
@@ -137,30 +155,26 @@ def loses_little(result: dict[str, Any]) -> bool:
     return result["run_s_lost_max"] <= RUN_S_LOST_BOUND
 
 
-def main(arguments: list[str]) -> int:
-    """Runs, evaluates, prints the table and writes the evidence; 1 if it is not good."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--faults", type=int, default=240, help="faults to inject")
-    parser.add_argument("--total-env-steps", type=int, default=2_000_000, help="length of the run")
-    parser.add_argument("--rng-seed", type=int, default=1, help="decides run and faults")
-    parser.add_argument("--return-at-least", type=float, default=450.0, help="greedy, mean")
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    options = parser.parse_args(arguments)
+@exits_on_error("chaos")
+def main(argv: Sequence[str]) -> int:
+    """Runs, evaluates, prints the table and writes the evidence; returns 1 if it is not good."""
+    args = tyro.cli(ChaosArgs, prog="python -m seed_bench.chaos", args=argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     with tempfile.TemporaryDirectory() as directory:
         result = run_chaos(
             Path(directory),
-            num_faults=options.faults,
-            total_env_steps=options.total_env_steps,
-            rng_seed=options.rng_seed,
+            num_faults=args.faults,
+            total_env_steps=args.total_env_steps,
+            rng_seed=args.rng_seed,
         )
         result |= evaluate(Path(directory) / "run")
-    command = "python -m seed_bench.chaos " + " ".join(arguments)
-    result = evidence_header(command) | {"preset": PRESET} | result
-    if options.out is not None:
-        options.out.write_text(json.dumps(result, indent=1) + "\n")
+    command = "python -m seed_bench.chaos " + " ".join(argv)
+    header: dict[str, Any] = evidence_header(command) | {"preset": PRESET}
+    result = header | result
+    if args.out is not None:
+        args.out.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
-    has_learned = result["eval_return_mean"] >= options.return_at_least
+    has_learned = result["eval_return_mean"] >= args.return_at_least
     return int(not (is_good(result) and loses_little(result) and has_learned))
 
 

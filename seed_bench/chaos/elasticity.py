@@ -7,7 +7,7 @@ times, and go, with or without a word. What a cycle may leave behind is nothing:
 memory, nor files, nor slots.
 """
 
-import argparse
+import dataclasses
 import json
 import random
 import re
@@ -15,11 +15,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
+import tyro
 
+from seed.errors import exits_on_error, require
 from seed.provenance import evidence_header
 from seed_bench.chaos.visitor import Visitor
 
@@ -147,25 +150,37 @@ def growth(samples: list[Sample]) -> dict[str, float]:
     }
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the cycles and writes what was seen; 1 if something was left behind."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--cycles", type=int, default=1_000, help="actors that come and go")
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    options = parser.parse_args(arguments)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ElasticityArgs:
+    """Lets actors of 1 to 4,096 environments join and leave a real learner."""
+
+    cycles: int = 1_000
+    """Actors that join and leave."""
+    out: Path | None = None
+    """JSON file to write."""
+
+    def __post_init__(self) -> None:
+        # Growth is the difference between an early and a late sample.
+        require(self.cycles >= 2, "cycles", "at least 2", self.cycles)
+
+
+@exits_on_error("elasticity")
+def main(argv: Sequence[str]) -> int:
+    """Runs the cycles and writes the results; returns 1 if something was left behind."""
+    args = tyro.cli(ElasticityArgs, prog="python -m seed_bench.chaos.elasticity", args=argv)
     with tempfile.TemporaryDirectory() as directory:
         learner = LearnerUnderWatch(Path(directory))
         try:
-            seen = watch(learner, options.cycles)
+            seen = watch(learner, args.cycles)
         finally:
             exit_code = learner.close()
-    command = "python -m seed_bench.chaos.elasticity " + " ".join(arguments)
+    command = "python -m seed_bench.chaos.elasticity " + " ".join(argv)
     result = evidence_header(command) | {"preset": PRESET, "learner_exit_code": exit_code} | seen
     text = json.dumps(result, indent=1)
     # A sample a line.
     text = re.sub(r"\[\s+([\d.]+),\s+([\d.]+),\s+([\d.]+)\s+\]", r"[\1, \2, \3]", text)
-    if options.out is not None:
-        options.out.write_text(text + "\n")
+    if args.out is not None:
+        args.out.write_text(text + "\n")
     print(text)
     return int(exit_code != 0 or seen["envs_left_behind"] != 0)
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import psutil
@@ -75,12 +74,7 @@ class Fleet:
         self.actors = [self._start_actor(number) for number in range(len(self.networks))]
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         for actor in self.actors:
             actor.kill()
             actor.wait()

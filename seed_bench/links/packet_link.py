@@ -18,7 +18,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 _TUN = "/dev/net/tun"
@@ -101,12 +100,7 @@ class PacketLink:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._closing.set()
         self._thread.join()
         self._take_down()

@@ -6,7 +6,6 @@ by `measure_networks.py`.
 
 import contextlib
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 from seed_bench.links.tcp_proxy import TcpProxy
@@ -27,12 +26,7 @@ class ProxyLink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         pass
 
     @contextlib.contextmanager

@@ -10,7 +10,6 @@ import contextlib
 import random
 import threading
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any, Self
 
 _CHUNK_BYTES = 16 * 1024
@@ -50,12 +49,7 @@ class TcpProxy:
         self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

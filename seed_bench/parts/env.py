@@ -18,7 +18,7 @@ from gymnasium.vector import VectorEnv
 
 from actors.envs import decode_settings, make_vector_env
 from seed.env_config import EnvConfig
-from seed.errors import ConfigError, SeedError, expected
+from seed.errors import ConfigError, exits_on_error, expected, require
 
 # A measurement is the best of this many: other work on the machine only slows.
 _NUM_ROUNDS = 5
@@ -36,7 +36,7 @@ class EnvCost(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BenchArgs:
+class EnvArgs:
     """Measures what one step of an environment costs."""
 
     env_id: str
@@ -54,8 +54,7 @@ class BenchArgs:
 
     def __post_init__(self) -> None:
         for name in ("num_envs", "seconds", "env_threads"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(expected(name, "above 0", getattr(self, name)))
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
 
 
 def measure_env(env: EnvConfig, num_envs: int, seconds: float, num_threads: int = 1) -> EnvCost:
@@ -98,15 +97,12 @@ def _measure_round(vector_env: VectorEnv, actions: np.ndarray, seconds: float) -
     return EnvCost((time.process_time() - cpu_s) / env_steps, elapsed_s / env_steps, env_steps)
 
 
+@exits_on_error("seed_bench.parts.env")
 def main(argv: Sequence[str]) -> int:
     """Prints the cost of an env step; returns the exit code."""
-    try:
-        args = tyro.cli(BenchArgs, prog="python -m seed_bench.parts.env", args=argv)
-        env = decode_settings(args.env_id, args.env_settings)
-        cost = measure_env(env, args.num_envs, args.seconds, args.env_threads)
-    except SeedError as error:
-        print(f"seed_bench.parts.env: {error}", file=sys.stderr)
-        return 1
+    args = tyro.cli(EnvArgs, prog="python -m seed_bench.parts.env", args=argv)
+    env = decode_settings(args.env_id, args.env_settings)
+    cost = measure_env(env, args.num_envs, args.seconds, args.env_threads)
     if args.json:
         report = {
             "env_id": args.env_id,

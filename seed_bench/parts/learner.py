@@ -31,7 +31,7 @@ from learner.networks.torsos import lay_out
 from learner.records import Batch, Rows, Steps, Unrolls
 from learner.reporting.metrics import Metrics
 from learner.training.trainer import Trainer
-from seed.errors import SeedError, require
+from seed.errors import exits_on_error, require
 from seed.serialization import structure
 from seed.specs import EnvSpec
 from seed_bench.parts.replay import ReplayArgs, measure_replay
@@ -181,13 +181,10 @@ def random_batch(spec: EnvSpec, agent: Agent, config: AgentConfig, size: int) ->
     return Batch(Unrolls(steps, state), importance_weights=weights)
 
 
+@exits_on_error("seed_bench.parts.learner")
 def main(argv: Sequence[str]) -> int:
     """Measures one part and prints a JSON object; returns the exit code."""
-    try:
-        print(json.dumps(_measure(argv)))
-    except SeedError as error:
-        print(f"seed_bench.parts.learner: {error}", file=sys.stderr)
-        return 1
+    print(json.dumps(_measure(argv)))
     return 0
 
 

@@ -27,7 +27,7 @@ from actors.envs import make_group
 from actors.group import EnvGroup
 from seed.allocator import keep_freed_memory
 from seed.env_config import EnvConfig
-from seed.errors import LearnerUnavailableError, SeedError, error_from_status, require
+from seed.errors import LearnerUnavailableError, error_from_status, exits_on_error, require
 from seed.pb import inference_pb2 as pb
 from seed.wire import EnvOutputs, Hello, decode_actions, encode_env_outputs, encode_hello
 
@@ -37,7 +37,7 @@ _JITTER = 0.2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LoadArgs:
+class GeneratorArgs:
     """Loads a learner of uint8 [84, 84] observations and 18 actions."""
 
     learner: str
@@ -99,7 +99,7 @@ class Meter:
 class SimulatedActor:
     """One stream and its groups, on the event loop of whoever calls `run`."""
 
-    def __init__(self, args: LoadArgs, index: int, meter: Meter) -> None:
+    def __init__(self, args: GeneratorArgs, index: int, meter: Meter) -> None:
         self._step_s = args.step_us * 1e-6
         self._meter = meter
         self._jitter = random.Random(index)
@@ -179,7 +179,7 @@ async def _both(*coroutines: Coroutine[Any, Any, None]) -> None:
             task.cancel()
 
 
-async def generate(args: LoadArgs) -> dict[str, float]:
+async def generate(args: GeneratorArgs) -> dict[str, float]:
     """Runs the actors until they have been measured; returns the meter's report.
 
     Raises:
@@ -208,15 +208,12 @@ async def _measure(
     return meter.report()
 
 
+@exits_on_error("seed_bench.parts.simulated_actors")
 def main(argv: Sequence[str]) -> int:
     """Loads the learner and prints what came of it; returns the exit code."""
     keep_freed_memory()
-    try:
-        args = tyro.cli(LoadArgs, prog="python -m seed_bench.parts.simulated_actors", args=argv)
-        print(json.dumps(asyncio.run(generate(args))), flush=True)
-    except SeedError as error:
-        print(f"seed_bench.parts.simulated_actors: {error}", file=sys.stderr)
-        return 1
+    args = tyro.cli(GeneratorArgs, prog="python -m seed_bench.parts.simulated_actors", args=argv)
+    print(json.dumps(asyncio.run(generate(args))), flush=True)
     return 0
 
 

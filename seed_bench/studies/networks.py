@@ -8,8 +8,8 @@ else a proxy delays and holds back what TCP carries. Throughput is held against 
 `seed_bench/in_flight.py`.
 """
 
-import argparse
 import contextlib
+import dataclasses
 import json
 import re
 import shlex
@@ -22,15 +22,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tyro
+
 from learner.config.config_file import load_config
-from seed.env_config import env_settings_to_json
-from seed.errors import SeedError
+from seed.errors import SeedError, exits_on_error, require
 from seed.provenance import evidence_header
-from seed_bench.bench_case import run_module
+from seed_bench.bench_case import measure_env
 from seed_bench.in_flight import Cycle
 from seed_bench.links import packet_link
 from seed_bench.links.packet_link import PacketLink
 from seed_bench.links.proxy_link import ProxyLink
+from seed_bench.processes import reports_so_far
 
 REPORT_EVERY_S = 0.5
 # For queues and TCP to settle to another network.
@@ -65,6 +67,28 @@ CASES = {
     "pong": Case(("atari-vtrace-cpu", "--env-id", "ALE/Pong-v5"), (32, 128)),
 }
 NUM_GROUPS = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NetworksArgs:
+    """Measures what networks between actors and a learner do to runs."""
+
+    out: Path
+    """JSON file to write. If it exists, results of the same cases are replaced and others kept."""
+    cases: tuple[str, ...] = tuple(CASES)
+    """Runs whose speed is measured over each network, of cartpole and pong."""
+    seconds: float = 8.0
+    """Seconds of each measurement of speed."""
+    cuts: tuple[float, ...] = (5.0, 20.0, 60.0, 60.0, 60.0)
+    """Seconds of each cut."""
+    proxy: bool = False
+    """Use the proxy even where this process may make a network of packets."""
+
+    def __post_init__(self) -> None:
+        for case in self.cases:
+            require(case in CASES, "cases", f"of {', '.join(CASES)}", case)
+        require(self.seconds > 0, "seconds", "above 0", self.seconds)
+        require(min(self.cuts, default=1.0) > 0, "cuts", "all above 0", self.cuts)
 
 
 class Run:
@@ -102,11 +126,7 @@ class Run:
 
     def reports(self) -> list[Report]:
         """Returns all reports so far."""
-        path = self.run_dir / "metrics.jsonl"
-        if not path.exists():
-            return []
-        lines = path.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return reports_so_far(self.run_dir)
 
     def wait_until(self, fits: Callable[[Report], bool]) -> Report:
         """Returns the newest report as soon as it fits."""
@@ -183,13 +203,7 @@ def _row(network: Network, num_envs: int, reports: list[Report]) -> Report:
 def _group_s(run_dir: Path) -> float:
     """Returns the seconds in which an actor steps a group, measured by itself."""
     config = load_config(run_dir / "config.yaml")
-    size = config.actor.envs_per_group
-    flags = ("--env-id", config.env.env_id, "--num-envs", str(size), "--seconds", "2")
-    settings = ("--env-settings", env_settings_to_json(config.env))
-    return (
-        size
-        * run_module(["seed_bench.parts.env", "--json", *flags, *settings])["env_cpu_s_per_step"]
-    )
+    return config.actor.envs_per_group * measure_env(config, seconds=2.0)
 
 
 def measure_cut(link: Link, seconds: float) -> Report:
@@ -228,20 +242,22 @@ def measure_cut(link: Link, seconds: float) -> Report:
     }
 
 
-def measure(
-    cases: Sequence[str], seconds: float, cuts: Sequence[float], *, proxy: bool
-) -> dict[str, Any]:
-    """Returns each case's rows, and those of the cuts, with what they were measured on."""
-    command = shlex.join(["python", "-m", "seed_bench.studies.networks", *sys.argv[1:]])
+def measure(args: NetworksArgs, command: str) -> dict[str, Any]:
+    """Returns case -> header and rows, and "cuts" -> header and rows.
+
+    Args:
+      args: what to measure.
+      command: made these results; part of the header.
+    """
     results: dict[str, Any] = {}
-    with PacketLink() if packet_link.may_be_made() and not proxy else ProxyLink() as link:
-        about = evidence_header(command) | {"network": link.kind}
-        for name in cases:
+    with PacketLink() if packet_link.may_be_made() and not args.proxy else ProxyLink() as link:
+        header = evidence_header(command) | {"network": link.kind}
+        for name in args.cases:
             sizes = CASES[name].envs_per_group
-            speeds = [measure_speed(link, name, size, seconds) for size in sizes]
-            results[name] = about | {"rows": [row for rows in speeds for row in rows]}
-        if cuts:
-            results["cuts"] = about | {"rows": [measure_cut(link, each) for each in cuts]}
+            speeds = [measure_speed(link, name, size, args.seconds) for size in sizes]
+            results[name] = header | {"rows": [row for rows in speeds for row in rows]}
+        if args.cuts:
+            results["cuts"] = header | {"rows": [measure_cut(link, cut_s) for cut_s in args.cuts]}
     return results
 
 
@@ -269,27 +285,16 @@ def _say(message: str) -> None:
     print(f"networks: {message}", file=sys.stderr)
 
 
-def main() -> int:
+@exits_on_error("networks")
+def main(argv: Sequence[str]) -> int:
     """Measures, writes and prints; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, required=True, help="file to write, or add to")
-    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES), help="speed of")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement of speed")
-    parser.add_argument(
-        "--cuts", type=float, nargs="*", default=[5, 20, 60, 60, 60], help="seconds of each"
-    )
-    parser.add_argument("--proxy", action="store_true", help="the proxy, whatever the rights")
-    options = parser.parse_args()
-    results = json.loads(options.out.read_text()) if options.out.exists() else {}
-    try:
-        results |= measure(options.cases, options.seconds, options.cuts, proxy=options.proxy)
-    except SeedError as error:
-        print(f"networks: {error}", file=sys.stderr)
-        return 1
-    options.out.write_text(json.dumps(results, indent=2) + "\n")
+    args = tyro.cli(NetworksArgs, prog="python -m seed_bench.studies.networks", args=argv)
+    results = json.loads(args.out.read_text()) if args.out.exists() else {}
+    results |= measure(args, shlex.join(["python", "-m", "seed_bench.studies.networks", *argv]))
+    args.out.write_text(json.dumps(results, indent=2) + "\n")
     print(tables(results))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

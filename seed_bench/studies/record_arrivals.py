@@ -8,7 +8,6 @@ on when the learner answers, but for two groups of one actor that share a core, 
 `seed_bench/studies/simulate_batching.py` plays it back under every rule for closing a batch.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import json
@@ -23,12 +22,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import tyro
 
 from learner.acting.batcher import Batcher, Request
 from learner.config.presets import PRESETS
 from learner.config.run_config import ActorConfig, InferenceConfig
 from learner.serving.task import make_task
-from seed.errors import SeedError
+from seed.errors import SeedError, exits_on_error
 from seed.provenance import evidence_header
 from seed_bench.parts.loaded_learner import LoadedLearner
 from seed_bench.studies.recordings import RECORDINGS_KEY, Recording, to_json
@@ -158,21 +158,24 @@ def _actors(count: int, address: str) -> Iterator[list[subprocess.Popen[bytes]]]
             actor.wait()
 
 
-def main() -> int:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordArgs:
+    """Records when real actors report."""
+
+    out: Path
+    """JSON file to write."""
+
+
+@exits_on_error("record_arrivals")
+def main(argv: Sequence[str]) -> int:
     """Records every scenario; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Records when real actors report.")
-    parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
-    args = parser.parse_args()
+    args = tyro.cli(RecordArgs, prog="python -m seed_bench.studies.record_arrivals", args=argv)
     results = evidence_header(f"python -m seed_bench.studies.record_arrivals --out {args.out}")
-    try:
-        recordings = {name: record(each) for name, each in SCENARIOS.items()}
-    except SeedError as error:
-        print(f"record_arrivals: {error}", file=sys.stderr)
-        return 1
+    recordings = {name: record(scenario) for name, scenario in SCENARIOS.items()}
     results[RECORDINGS_KEY] = to_json(recordings)
     args.out.write_text(json.dumps(results) + "\n")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from seed_bench.chaos.__main__ import is_good, run_chaos, table
-from seed_bench.chaos.elasticity import LearnerUnderWatch, watch
+from seed.errors import ConfigError
+from seed_bench.chaos.__main__ import ChaosArgs, is_good, run_chaos, table
+from seed_bench.chaos.elasticity import ElasticityArgs, LearnerUnderWatch, watch
 from seed_bench.chaos.schedule import SHARES, make_schedule
 
 
@@ -51,3 +52,11 @@ def test_schedule_is_the_same_for_the_same_seed() -> None:
     assert {fault.kind for fault in first} == SHARES.keys()
     due = [fault.due_env_steps for fault in first]
     assert due == sorted(due) and due[0] > 0 and due[-1] < 1_000
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    """Naming the flag."""
+    with pytest.raises(ConfigError, match="^faults: expected at least 1, got 0"):
+        ChaosArgs(faults=0)
+    with pytest.raises(ConfigError, match="^cycles: expected at least 2, got 1"):
+        ElasticityArgs(cycles=1)

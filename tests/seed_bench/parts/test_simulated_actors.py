@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from seed.errors import ConfigError, IncompatibleError, LearnerUnavailableError
-from seed_bench.parts.simulated_actors import LoadArgs, generate, main
+from seed_bench.parts.simulated_actors import GeneratorArgs, generate, main
 from tests.actors.fake_learner import FakeLearner, serving
 
 
 def load(address: str, **changes: Any) -> dict[str, float]:
     """Returns the report of a short while."""
     settings: dict[str, Any] = {"envs_per_group": 3, "warm_up_steps": 2, "seconds": 0.5}
-    return asyncio.run(generate(LoadArgs(learner=address, **{**settings, **changes})))
+    return asyncio.run(generate(GeneratorArgs(learner=address, **{**settings, **changes})))
 
 
 def test_every_group_of_every_actor_is_served(tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_command_says_when_measuring_begins(
 def test_settings_that_cannot_work_are_refused(field: str, value: float) -> None:
     """Naming the flag."""
     with pytest.raises(ConfigError, match=f"^{field}: expected"):
-        LoadArgs(learner="unix:x", **{field: value})  # pyright: ignore[reportArgumentType]
+        GeneratorArgs(learner="unix:x", **{field: value})  # pyright: ignore[reportArgumentType]

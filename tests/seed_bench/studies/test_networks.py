@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seed.errors import ConfigError
 from seed_bench.links import packet_link
 from seed_bench.links.packet_link import PacketLink
 from seed_bench.links.proxy_link import ProxyLink
-from seed_bench.studies.networks import tables
+from seed_bench.studies.networks import NetworksArgs, tables
 
 TIMEOUT_S = 30.0
 
@@ -168,3 +171,17 @@ def test_tables_hold_every_measurement() -> None:
     assert "| cartpole | 128 | 50 | 1% | 2,240 | 2,475 | 0.91 |" in lines
     assert "| 60 | 40 | 12.3 |" in lines
     assert "| 20 | never | 12.3 |" in lines
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        ({"cases": ("catch",)}, "cases: expected of cartpole, pong, got 'catch'"),
+        ({"seconds": 0.0}, "seconds: expected above 0"),
+        ({"cuts": (5.0, 0.0)}, "cuts: expected all above 0"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], refusal: str) -> None:
+    """Naming the flag."""
+    with pytest.raises(ConfigError, match=f"^{refusal}"):
+        NetworksArgs(out=Path("x.json"), **settings)

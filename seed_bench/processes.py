@@ -1,0 +1,45 @@
+"""Runs parts of a measurement in processes of their own, and reads what they write.
+
+Called by the benches and studies. The parts are the modules of seed_bench/parts/ and the `seed`
+command.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seed.errors import SeedError
+
+
+def run_module(command: Sequence[str]) -> dict[str, Any]:
+    """Returns the JSON object that `python -m <command>` prints.
+
+    Raises:
+      SeedError: the process failed; the message holds what it wrote to stderr.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True,
+        text=True,
+        # Libraries would choose more than the one thread that each part has.
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    if done.returncode:
+        raise SeedError(f"python -m {' '.join(command)} failed:\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def flags_of(values: Mapping[str, object]) -> list[str]:
+    """Returns a command line's flags: {"num-envs": 2} gives ["--num-envs", "2"]."""
+    return [text for name, value in values.items() for text in (f"--{name}", str(value))]
+
+
+def reports_so_far(run_dir: Path) -> list[dict[str, Any]]:
+    """Returns the reports of a run that goes on; a line that is half written is left out."""
+    path = run_dir / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
