@@ -1,8 +1,8 @@
 """`seed bench`: what this machine can do, part by part, and how near a run comes.
 
-Every part runs in a process of its own (`seed_bench.parts.env`, `seed_bench.parts.learner`), one
-thread each; the run is an ordinary `seed train`. All in one go on one machine, so
-that what is reported is a ratio and not a clock speed.
+Every part runs in a process of its own (`seed_bench.parts.env`, `seed_bench.parts.learner`) on one
+thread; the run is an ordinary `seed train`. All are measured in turn on one machine: their ratio
+says how good the system is, not how fast the machine is.
 """
 
 import dataclasses
@@ -48,9 +48,9 @@ class BenchArgs:
     seconds: float = 15.0
     """Seconds of each run that count, after its start."""
     part_seconds: float = 4.0
-    """Seconds for each part by itself."""
+    """Seconds of each part, measured alone."""
     json: bool = False
-    """Print one JSON object on stdout, and nothing else there."""
+    """Print one JSON object and nothing else on stdout."""
 
     def __post_init__(self) -> None:
         for case in self.cases:

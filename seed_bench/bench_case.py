@@ -1,9 +1,9 @@
 """One case of `seed bench`: a whole run, and its parts by themselves, in turn.
 
 The run is an ordinary `seed train`, every part a process of its own (`seed_bench.parts.env`,
-`seed_bench.parts.learner`) with one thread. A machine's speed drifts by the minute, so each run is
-held against the parts measured next to it, and what counts is the middle one of several
-such rounds.
+`seed_bench.parts.learner`) with one thread. A machine's speed drifts by the minute: each run is
+compared with the parts measured just before and after it, and the result is the middle one of
+several such rounds.
 """
 
 import signal
@@ -43,7 +43,7 @@ CASES: dict[str, tuple[str, ...]] = {
         *("--envs-per-group", "64", "--train-threads", "2", "--max-inference-batch", "64"),
     ),
     # R2D2 with its preset, but for as many samples an insert as keep both of two cores busy;
-    # what it held is not worth writing to disk.
+    # the replay is not saved, as nobody resumes the run.
     "pong-r2d2": ("atari-r2d2-cpu", "--no-checkpoint-replay", "--samples-per-insert", "1.25"),
     # Small enough for a test: the transport is the bound.
     "catch": ("catch-vtrace",),
@@ -59,7 +59,7 @@ _START_TIMEOUT_S = 120.0
 
 
 class Run(NamedTuple):
-    """What a run reached once it had warmed up."""
+    """What a run reached after its warm-up."""
 
     env_steps_per_s: float
     batch_size: int
@@ -86,12 +86,12 @@ class Round(NamedTuple):
 
     @property
     def optimum(self) -> float:
-        """Env steps per second if the cores did nothing but the parts."""
+        """Env steps per second if the cores did the parts alone."""
         return num_cores() / sum(self.parts.values())
 
     @property
     def fraction(self) -> float:
-        """How much of the optimum the run reached."""
+        """The run's rate as a share of the optimum."""
         return self.run.env_steps_per_s / self.optimum
 
 
@@ -203,5 +203,5 @@ def measure_env(config: RunConfig, seconds: float) -> float:
 
 
 def say(message: str) -> None:
-    """Tells how far the bench has come."""
+    """Prints a line about the bench's progress to stderr."""
     print(f"bench: {message}", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""What a GPU makes of acting and training, and what each of its knobs changes.
+"""Measures acting and training on a GPU, with and without each of its knobs.
 
 `make bench-gpu` prints one JSON object and fits ten minutes on a machine with one GPU and 16
 cores: forward passes and updates of every network with every knob, copies, latency under
-load, whole runs, and how well acting can be recomputed. A part that fails leaves its error
-in its place. `--smoke` runs the same on a CPU, so small that its figures mean nothing.
+load, whole runs, and how well acting can be recomputed. Where a part fails, its error stands in
+place of its figure. `--smoke` runs the same on a CPU, so small that its figures mean nothing.
 """
 
 import contextlib
@@ -84,16 +84,16 @@ COMPILED_KNOBS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Args:
-    """One JSON object of what a GPU takes for acting and training."""
+    """Measures acting and training on a GPU and prints one JSON object."""
 
     device: str = "cuda"
     """Device to measure."""
     num_actors: int = 14
     """Actor processes of the whole runs, a core each."""
     seconds: float = 540.0
-    """What is not begun by then is left out, and said to be."""
+    """Seconds after which no further figure is begun; its place says so."""
     smoke: bool = False
-    """On a CPU, as little as possible of everything."""
+    """Measure as little as possible of everything, on a CPU."""
 
     def __post_init__(self) -> None:
         require(self.num_actors >= 1, "num_actors", "at least 1", self.num_actors)
@@ -136,7 +136,7 @@ _SMOKE = Size(
 
 
 class Bench:
-    """The parts, each a method that returns what it measured by name."""
+    """The parts of the bench: each method measures one and returns its figures by name."""
 
     def __init__(self, args: Args, device: torch.device) -> None:
         self._device = device
@@ -197,12 +197,12 @@ class Bench:
         }
 
     def _attempt(self, measure: Callable[..., object], *args: object) -> object:
-        """Returns what was measured, or why not: the rest is worth having all the same."""
+        """Returns the figure, or the text of its error: the other figures are still wanted."""
         if time.monotonic() > self._end_s:
             return "left out: out of time"
         try:
             return measure(*args)
-        except Exception as error:  # whatever a device that was never seen may raise
+        except Exception as error:  # of any kind, on a device that was never tried
             return f"{type(error).__name__}: {error}"
 
     def _forward_ms(self, torso: str, knobs: Knobs, batch_size: int) -> float:
@@ -353,7 +353,11 @@ def _field_names(config: Any) -> set[str]:
 
 @contextlib.contextmanager
 def _running(command: list[str]) -> Iterator["subprocess.Popen[str]"]:
-    """Runs a command meanwhile; raises if it does not end well, by itself or on SIGTERM."""
+    """Runs a command until the end of the `with` block, then ends it by SIGTERM.
+
+    Raises:
+      RuntimeError: its exit code is not 0; the message holds the end of its stderr.
+    """
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, text=True)
         try:

@@ -1,8 +1,8 @@
 """`seed load`: throughput, latency, cost and memory of a learner against environments.
 
 Every point is a learner and a generator of actors in processes of their own
-(`parts.loaded_learner`, `parts.simulated_actors`), on this machine, which both share. All in
-one go, so that points can be compared.
+(`parts.loaded_learner`, `parts.simulated_actors`), which share this machine. One call measures all
+points, so that they can be compared.
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ class LoadArgs:
     seconds: float = 4.0
     """Seconds measured at each point, after about 5 of start and warm-up."""
     json: bool = False
-    """Print one JSON object on stdout, and nothing else there."""
+    """Print one JSON object and nothing else on stdout."""
 
     def __post_init__(self) -> None:
         for name in self.series:

@@ -4,8 +4,8 @@ A batch closes when it is full, when its oldest request has waited long enough, 
 when the device is idle (it is, whenever the inference thread asks) and enough
 environments have reported: as many as report, at the present rate, while a batch is
 worked on, but no more than a share of those connected. Nor does anybody wait longer
-than that work takes. So whoever is slow or dead is not waited for; tools/
-simulate_batching.py compares this with other rules.
+than that work takes. So an actor that is slow or dead is not waited for;
+seed_bench/studies/simulate_batching.py compares this with other rules.
 """
 
 import dataclasses

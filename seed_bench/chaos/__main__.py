@@ -1,9 +1,9 @@
-"""Trains CartPole while its processes are killed, stalled, cut off and lied to.
+"""Trains CartPole while its processes are killed, stalled, disconnected and sent garbage.
 
     python -m seed_bench.chaos --faults 240 --out docs/results/chaos.json
 
-The run has to go on by itself, lose no more than what came after its last checkpoint, and
-learn the game all the same.
+The run must continue without help, lose no more than the steps since its last checkpoint, and
+still learn the game.
 """
 
 import dataclasses
@@ -31,18 +31,18 @@ ENV_ID = "CartPole-v1"
 NUM_ACTORS = 3
 EVAL_EPISODES = 20
 
-# Of a run's steps so many see faults; the rest shows that it is well.
+# Share of the run's steps in which faults come. In the rest the run must learn undisturbed.
 _SHARE_WITH_FAULTS = 0.8
 
-# What a kill may cost is what came after the last checkpoint. One is due this long after
-# the one before, or after the start; then it waits for the update under way, and is
-# written. A learner that is stalled just then is so for 2 s at most.
+# A kill may cost the steps since the last checkpoint. One is due CHECKPOINT_EVERY_S after the one
+# before, or after the start; then it waits for the running update, and is written. The 3 s are
+# for that, and for a stall of the learner at that moment, of 2 s at most.
 RUN_S_LOST_BOUND = CHECKPOINT_EVERY_S + 3.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChaosArgs:
-    """Trains CartPole while its processes are killed, stalled, cut off and lied to."""
+    """Trains CartPole while its processes are killed, stalled, disconnected and sent garbage."""
 
     faults: int = 240
     """Faults to inject."""
@@ -68,7 +68,7 @@ def run_chaos(
     rng_seed: int,
     share_with_faults: float = _SHARE_WITH_FAULTS,
 ) -> dict[str, Any]:
-    """Runs one fleet to its end; returns what was done to it and what it cost."""
+    """Runs one fleet to its end; returns its results, its faults and its losses."""
     schedule = make_schedule(
         num_faults,
         num_actors=NUM_ACTORS,
@@ -118,7 +118,7 @@ def summary(books: Books) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Returns what a person wants to see of it."""
+    """Returns the result as text."""
     lines = [f"{'fault':26}{'injected':>10}{'survived':>10}"]
     for kind, counts in result["faults"].items():
         lines.append(f"{kind:26}{counts['injected']:10}{counts['survived']:10}")
@@ -137,7 +137,7 @@ def table(result: dict[str, Any]) -> str:
 def evaluate(run_dir: Path) -> dict[str, Any]:
     """Returns the results of greedy games with the run's last checkpoint.
 
-    The games trained on are played by sampling from the policy, and stay below these.
+    In training, actions are sampled, so those games return less.
     """
     flags = ("--episodes", str(EVAL_EPISODES), "--json")
     result = run_module(["seed.cli", "eval", str(run_dir), *flags])
@@ -146,7 +146,7 @@ def evaluate(run_dir: Path) -> dict[str, Any]:
 
 
 def is_good(result: dict[str, Any]) -> bool:
-    """Tells whether the run survived everything, and everything was refused that should be."""
+    """Tells whether the run survived every fault and refused every client that it should."""
     return result["faults_survived"] == result["faults_injected"] and not result["failures"]
 
 

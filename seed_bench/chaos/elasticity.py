@@ -2,9 +2,9 @@
 
     python -m seed_bench.chaos.elasticity --cycles 1000 --out docs/results/elasticity.json
 
-One actor stays throughout. The others come with some number of environments, step a few
-times, and go, with or without a word. What a cycle may leave behind is nothing: neither
-memory, nor files, nor slots.
+One actor stays throughout. The others join with some number of environments, step a few times,
+and leave, with or without closing their stream. Each must leave nothing behind on the learner:
+no memory, no open files, no slots.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ PRESET = "cartpole-vtrace"
 
 
 class Sample(NamedTuple):
-    """What the learner holds after some cycles: all its processes together."""
+    """Memory and open files of all the learner's processes after some cycles."""
 
     cycle: int
     rss_mib: float
@@ -40,10 +40,10 @@ class Sample(NamedTuple):
 
 
 class LearnerUnderWatch:
-    """A real learner, and a look at its processes."""
+    """A real learner, whose processes can be examined."""
 
     def __init__(self, directory: Path) -> None:
-        """Starts it; it trains whatever the visitors bring, and never ends by itself."""
+        """Starts it; it trains on the visitors' steps until `close`."""
         self.address = f"unix:{directory / 'learner.sock'}"
         self.run_dir = directory / "run"
         command = [
@@ -54,14 +54,14 @@ class LearnerUnderWatch:
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
     def sample(self, cycle: int) -> Sample:
-        """Returns what the learner and its trainer process hold now."""
+        """Returns what the learner and its child processes use now."""
         learner = psutil.Process(self._process.pid)
         processes = [learner, *learner.children()]
         rss_mib = sum(process.memory_info().rss for process in processes) / 2**20
         return Sample(cycle, rss_mib, sum(process.num_fds() for process in processes))
 
     def is_running(self) -> bool:
-        """Tells whether it still does."""
+        """Tells whether the learner still runs."""
         return self._process.poll() is None
 
     def close(self) -> int:
@@ -71,7 +71,7 @@ class LearnerUnderWatch:
 
 
 def group_sizes(cycle: int, generator: random.Random) -> tuple[int, ...]:
-    """Returns one or two groups, at first as many environments as there will ever be."""
+    """Returns the sizes of one or two groups; cycle 0 has the largest fleet of all."""
     if cycle == 0:
         return (MAX_ENVS,)
     num_envs = round(MAX_ENVS ** generator.random())
@@ -95,7 +95,7 @@ def visit(learner: LearnerUnderWatch, cycle: int, generator: random.Random) -> i
 
 
 def watch(learner: LearnerUnderWatch, num_cycles: int, rng_seed: int = 0) -> dict[str, Any]:
-    """Returns what was seen over so many cycles."""
+    """Runs the cycles; returns their results and samples."""
     generator = random.Random(rng_seed)
     samples: list[Sample] = []
     sizes: list[int] = []
@@ -121,7 +121,7 @@ def watch(learner: LearnerUnderWatch, num_cycles: int, rng_seed: int = 0) -> dic
 
 
 def envs_left_behind(learner: LearnerUnderWatch, num_residents: int) -> int:
-    """Returns how many environments are counted that nobody has any more."""
+    """Returns how many environments the learner counts whose actors have left."""
     too_many = 0
     for _ in range(100):
         visitor = Visitor(learner.address, 1)
@@ -130,7 +130,7 @@ def envs_left_behind(learner: LearnerUnderWatch, num_residents: int) -> int:
         visitor.leave()
         if not too_many:
             return 0
-        time.sleep(0.1)  # whoever vanished last may still be on its way out
+        time.sleep(0.1)  # the learner may not have seen yet that the last visitor vanished
     return too_many
 
 

@@ -1,7 +1,7 @@
-"""A learner, actors, and the networks between them: real processes, each looked after.
+"""A learner, its actors and the networks between them, in real processes.
 
-What a supervisor does on a cluster is done here by `tend`: whatever has ended without
-being asked to is started again, the learner with --resume.
+`tend` does what a supervisor does on a cluster: it restarts each process that has ended too
+early, the learner with --resume.
 """
 
 import contextlib
@@ -28,15 +28,15 @@ _END_GRACE_S = 30.0
 
 
 class Newest(NamedTuple):
-    """What a run can go on from; nothing at all, before its first checkpoint."""
+    """The newest checkpoint that a run can resume from; zeros before its first one."""
 
     env_steps: int = 0
     wall_s: float = 0.0
-    """For how long it had been running."""
+    """Seconds that the run had taken."""
 
 
 class Checkpoints(NamedTuple):
-    """What a look at all of them has shown."""
+    """The result of reading all checkpoints of a run."""
 
     verified: int
     broken: list[str]
@@ -49,12 +49,12 @@ class Fleet:
     def __init__(
         self, directory: Path, *, num_actors: int, total_env_steps: int, rng_seed: int
     ) -> None:
-        """Nothing runs yet; everything is written below `directory`."""
+        """Prepares the fleet; processes start at `with`. All files go below `directory`."""
         self.run_dir = directory / "run"
         self.address = f"unix:{directory / 'learner.sock'}"
         self.total_env_steps = total_env_steps
         self.surrenders: list[str] = []
-        """Actors that ended by themselves, which none should."""
+        """Messages about actors that ended though nobody killed them; there should be none."""
         self._reports_read = 0
         self._directory = directory
         self._flags = [
@@ -90,7 +90,7 @@ class Fleet:
             network.__exit__(None, None, None)
 
     def tend(self) -> None:
-        """Starts again what has ended too early."""
+        """Restarts each process that has ended too early."""
         for number, actor in enumerate(self.actors):
             code = actor.poll()
             if code is not None:
@@ -105,7 +105,7 @@ class Fleet:
         return self.learner.poll() not in (None, 0)
 
     def has_finished(self) -> bool:
-        """Tells whether the learner has spent its budget and ended by itself."""
+        """Tells whether the learner has done all its env steps and ended."""
         return self.learner.poll() == 0
 
     def new_reports(self) -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ class Fleet:
         try:
             with (self.run_dir / "metrics.jsonl").open("rb") as file:
                 file.seek(self._reports_read)
-                # A line that is not finished is read next time; or never, after a kill.
+                # An unfinished line is read at the next call, or never if the learner was killed.
                 whole = file.read().rpartition(b"\n")[0]
         except FileNotFoundError:
             return []
@@ -130,7 +130,7 @@ class Fleet:
         return None
 
     def verify_checkpoints(self) -> Checkpoints:
-        """Reads every checkpoint there is; none may be torn, and `latest` must be one."""
+        """Reads every checkpoint; none may be torn, and `latest` must name one."""
         directory = self.run_dir / "checkpoints"
         verified, broken = 0, []
         for path in directory.glob("[0-9]*"):
@@ -138,7 +138,7 @@ class Fleet:
                 load_checkpoint(path)
                 verified += 1
             except CheckpointError as error:
-                # Gone meanwhile, as older ones go, is not broken.
+                # The learner removes old ones; one that has just gone is not broken.
                 if path.exists():
                     broken.append(str(error))
         newest = Newest()

@@ -1,9 +1,8 @@
 """A network of two hosts that is far away, loses packets or is cut: for Linux, with root.
 
 Two network namespaces, each with a TUN device, and a thread of the caller's process that
-carries IP packets from one to the other. Delay, loss and cuts are of packets, below the
-kernel's own TCP; that is what netem does where the kernel has it. Used by
-`measure_networks.py`.
+carries IP packets from one to the other. It delays and drops packets below the kernel's own TCP,
+as netem does where the kernel has it. Used by `seed_bench/studies/networks.py`.
 """
 
 import contextlib
@@ -24,13 +23,13 @@ _TUN = "/dev/net/tun"
 _TUNSETIFF = 0x400454CA
 _IFF_TUN_NO_PI = 0x1001  # bare IP packets
 
-# For benchmarks of networks (RFC 2544), so nobody's.
+# Reserved for benchmarks of networks (RFC 2544), so that no host has them.
 _NEAR, _FAR = "198.18.0.1", "198.18.0.2"
 
 _LARGEST_PACKET = 1 << 16
 # So that a link that is slow in carrying, rather than far, does not lose packets.
 _QUEUE_PACKETS = 10_000
-# Longest that nothing is looked at.
+# Longest wait until the thread sees that a packet is due or the link closes.
 _POLL_S = 0.05
 
 
@@ -40,11 +39,11 @@ def may_be_made() -> bool:
 
 
 class PacketLink:
-    """Joins two hosts from `with` to its end; what it is like may change meanwhile."""
+    """Joins two hosts during a `with` block; `change`, `cut` and `heal` act at once."""
 
     kind = "packets"
     near_host = _NEAR
-    """Address of the one, where a learner may listen."""
+    """Address of the near host, at which a learner may listen."""
 
     def __init__(self, rng_seed: int = 0) -> None:
         """`rng_seed` decides which packets are lost."""
@@ -59,12 +58,12 @@ class PacketLink:
 
     @property
     def on_near_host(self) -> list[str]:
-        """What a command is to begin with to run there."""
+        """First words of a command that runs on the near host."""
         return ["ip", "netns", "exec", self._names[0]]
 
     @property
     def on_far_host(self) -> list[str]:
-        """The same of the other host."""
+        """First words of a command that runs on the far host."""
         return ["ip", "netns", "exec", self._names[1]]
 
     @contextlib.contextmanager
@@ -73,7 +72,7 @@ class PacketLink:
         yield f"{_NEAR}:{port}"
 
     def change(self, *, delay_s: float, loss: float) -> None:
-        """Makes the network another for the packets to come.
+        """Sets delay and loss of the packets sent from now on.
 
         Args:
           delay_s: one way, of every packet.

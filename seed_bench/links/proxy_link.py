@@ -1,7 +1,7 @@
-"""What `packet_link.py` does, as far as a proxy on one machine can: it needs no rights.
+"""Stands in for `packet_link.py` where a process has no rights to make networks.
 
-Delays and holds back what TCP carries; a loss is the lateness that TCP makes of it. Used
-by `measure_networks.py`.
+A TCP proxy on this machine delays the bytes between two hosts. It cannot lose a packet; it adds
+the delay that TCP needs to send one again. Used by `seed_bench/studies/networks.py`.
 """
 
 import contextlib
@@ -37,17 +37,17 @@ class ProxyLink:
             yield self._proxy.address
 
     def change(self, *, delay_s: float, loss: float) -> None:
-        """Makes the network another for what comes from now on."""
+        """Sets delay and loss of the bytes sent from now on."""
         self._delay_s, self._loss = delay_s, loss
         if self._proxy is not None:
             self._proxy.change(delay_s=delay_s, loss=loss)
 
     def cut(self) -> None:
-        """From now on nothing comes through."""
-        assert self._proxy is not None, "somebody must be reaching something"
+        """Holds back all bytes until `heal`."""
+        assert self._proxy is not None, "only inside `reaching`"
         self._proxy.cut()
 
     def heal(self) -> None:
         """Ends a cut."""
-        assert self._proxy is not None, "somebody must be reaching something"
+        assert self._proxy is not None, "only inside `reaching`"
         self._proxy.heal()

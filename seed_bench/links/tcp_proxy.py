@@ -1,8 +1,8 @@
 """A network that is far away, loses packets, or is cut, between an actor and its learner.
 
-A TCP proxy in this process, for tests that have no rights to a network of their own. What
-it can show is what TCP makes of such a network: packets that are lost come late, and
-hold up those behind them; a cut is silence, not a closed connection.
+A TCP proxy in this process, for tests that have no rights to a network of their own. It shows what
+TCP makes of such a network: lost packets come late and hold up those behind them, and during a
+cut the connection stays open and silent.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _RETRANSMISSION_S = 0.2
 
 
 class TcpProxy:
-    """Forwards 127.0.0.1:port to `target`, from `with` to its end."""
+    """Forwards 127.0.0.1:port to `target` during a `with` block."""
 
     def __init__(
         self, target: str, *, delay_s: float = 0.0, loss: float = 0.0, rng_seed: int = 0
@@ -29,7 +29,7 @@ class TcpProxy:
         Args:
           target: "unix:PATH" or "host:port"; may come and go.
           delay_s: one way; a round trip takes twice as long.
-          loss: probability that a chunk of up to 16 KiB is lost and sent anew.
+          loss: probability that a chunk of up to 16 KiB is lost and sent again.
           rng_seed: decides which.
         """
         self.address = ""
@@ -56,15 +56,15 @@ class TcpProxy:
         self._loop.close()
 
     def change(self, *, delay_s: float, loss: float) -> None:
-        """Makes the network another for what comes from now on; see `__init__`."""
+        """Sets delay and loss of the chunks sent from now on; see `__init__`."""
         self._delay_s, self._loss = delay_s, loss
 
     def cut(self) -> None:
-        """From now on nothing comes through, either way; nobody is told."""
+        """Holds back all bytes, both ways, until `heal`; connections stay open."""
         self._loop.call_soon_threadsafe(self._is_whole.clear)
 
     def heal(self) -> None:
-        """Lets through what was held back, and all that follows."""
+        """Ends a cut: sends the bytes that were held back, and all later ones."""
         self._loop.call_soon_threadsafe(self._is_whole.set)
 
     def reset(self) -> None:

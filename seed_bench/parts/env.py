@@ -1,7 +1,7 @@
 """What one env step costs on this machine: `python -m seed_bench.parts.env --json`.
 
-A process of its own, so that nothing else of a run is measured with it; `seed bench`
-runs it. Actions are random and nothing is sent.
+`seed bench` runs it in a process of its own, so that nothing else is measured. Actions are random,
+and nothing is sent to a learner.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class EnvArgs:
     num_envs: int = 32
     """Environments that step together."""
     seconds: float = 5.0
-    """Seconds to measure for, without the making of the environments."""
+    """Seconds to measure for, after the environments are made."""
     env_threads: int = 1
     """Threads that step them, for environments that can use more than one (ALE/*)."""
     json: bool = False

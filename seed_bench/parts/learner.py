@@ -1,4 +1,4 @@
-"""What acting, training and the wire cost on this machine, each by itself.
+"""Measures the cost of acting, training, the wire and replay on this machine, each alone.
 
     python -m seed_bench.parts.learner forward|train|wire|replay ...
 
@@ -40,7 +40,7 @@ from seed_bench.parts.wire import WireArgs, measure_wire
 # A measurement is the best of this many: other work on the machine only slows.
 _NUM_ROUNDS = 5
 
-# An update is measured whole, and in so many equal parts.
+# An update is measured in so many equal parts; 1 is the whole.
 _PARTS_OF_BATCH = (1, 2, 4)
 
 

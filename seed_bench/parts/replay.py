@@ -1,4 +1,4 @@
-"""What the replay costs at its full Atari size of sequence, in time and in memory.
+"""Measures the time and memory that replay takes for sequences of the published Atari size.
 
 Called by `python -m seed_bench.parts.learner replay`, in a process of its own.
 """
@@ -60,8 +60,8 @@ def measure_replay(args: ReplayArgs) -> dict[str, float]:
     blocks = _random_blocks(example, preset.agent.period + 1, args.num_envs)
     if args.screens is not None:
         blocks = _with_screens(blocks, torch.from_numpy(np.load(args.screens, allow_pickle=False)))
-    # The memory of batches, which come and go, is not to be taken for the replay's: another
-    # replay lets it be there before, and keeps what it holds itself.
+    # The replay's memory is measured, not that of batches. Another replay takes the batches'
+    # memory beforehand, and is kept until the measurement ends.
     other = _make_replay(args, agent, preset.agent, 2 * args.num_envs)
     _fill(other, blocks, 4)
     replay = _make_replay(args, agent, preset.agent, args.sequences)

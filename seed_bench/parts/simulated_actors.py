@@ -2,10 +2,10 @@
 
     python -m seed_bench.parts.simulated_actors --learner ADDRESS
 
-Each stream is an actor on a core of its own: two groups of environments take turns on
-it, and a step takes as long as a real one would, though it costs nothing here. Anything
-else is real: groups, encoding, gRPC, one connection for each stream. One thread runs
-them all, so that the generator costs less than what it loads; it measures itself too.
+Each stream simulates an actor on a core of its own: two groups of environments take turns on it,
+and a step takes as long as a real one, by waiting. The rest is real: groups, encoding, gRPC, one
+connection for each stream. One thread runs all streams, so that the generator costs less than the
+learner that it loads; it reports its own cost too.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from seed.pb import inference_pb2 as pb
 from seed.wire import EnvOutputs, Hello, decode_actions, encode_env_outputs, encode_hello
 
 # Real steps do not all take equally long. Without this, groups that start together would
-# report together for ever.
+# always report together.
 _JITTER = 0.2
 
 
@@ -68,7 +68,7 @@ class GeneratorArgs:
 
 
 class Meter:
-    """What the learner has answered since `restart`."""
+    """Counts and times the learner's answers since `restart`."""
 
     def __init__(self) -> None:
         self.restart()
@@ -97,7 +97,7 @@ class Meter:
 
 
 class SimulatedActor:
-    """One stream and its groups, on the event loop of whoever calls `run`."""
+    """One stream and its groups, on the event loop that awaits `run`."""
 
     def __init__(self, args: GeneratorArgs, index: int, meter: Meter) -> None:
         self._step_s = args.step_us * 1e-6
@@ -183,7 +183,7 @@ async def generate(args: GeneratorArgs) -> dict[str, float]:
     """Runs the actors until they have been measured; returns the meter's report.
 
     Raises:
-      SeedError: the learner is away, refuses an actor, or answers nobody.
+      SeedError: the learner is absent, refuses an actor, or answers none.
     """
     meter = Meter()
     actors = [SimulatedActor(args, index, meter) for index in range(args.num_streams)]

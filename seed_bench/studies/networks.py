@@ -2,10 +2,9 @@
 
     python -m seed_bench.studies.networks --out docs/results/networks.json
 
-A real `seed learner` and a real `seed actor` play with a network in between: packets are
-delayed, lost and cut below TCP where this process may make such a network (Linux, root),
-else a proxy delays and holds back what TCP carries. Throughput is held against the rule of
-`seed_bench/in_flight.py`.
+A real `seed learner` and a real `seed actor` play over a network that delays, loses or cuts off
+packets below TCP. To make it takes root on Linux; elsewhere a proxy delays the bytes of TCP.
+Throughput is compared with the rule of `seed_bench/in_flight.py`.
 """
 
 import contextlib
@@ -45,7 +44,7 @@ Report = dict[str, Any]
 
 
 class Network(NamedTuple):
-    """What lies between learner and actor."""
+    """The network between learner and actor."""
 
     round_trip_ms: float
     loss: float = 0.0
@@ -136,7 +135,7 @@ class Run:
             if reports and fits(reports[-1]):
                 return reports[-1]
             time.sleep(REPORT_EVERY_S / 10)
-        raise SeedError(f"the run did not come so far in {_TIMEOUT_S:g} s:\n{self.logs()}")
+        raise SeedError(f"the run made no fitting report in {_TIMEOUT_S:g} s:\n{self.logs()}")
 
     def logs(self) -> str:
         """Returns what both processes said."""
@@ -187,10 +186,10 @@ def _row(network: Network, num_envs: int, reports: list[Report]) -> Report:
     first, last = reports[0], reports[-1]
     steps, seconds = (last[name] - first[name] for name in ("env_steps", "wall_s"))
     latency = "inference/latency_ms_p50"
-    # A report is without it where nobody was served for all of its window.
+    # A report has none if no actor was served in its window.
     latencies = [report[latency] for report in reports[1:] if latency in report]
     if not latencies:
-        raise SeedError(f"nobody was served over {network}")
+        raise SeedError(f"no actor was served over {network}")
     return {
         "envs": num_envs,
         **network._asdict(),
@@ -201,19 +200,19 @@ def _row(network: Network, num_envs: int, reports: list[Report]) -> Report:
 
 
 def _group_s(run_dir: Path) -> float:
-    """Returns the seconds in which an actor steps a group, measured by itself."""
+    """Returns the seconds in which an actor steps a group, measured alone."""
     config = load_config(run_dir / "config.yaml")
     return config.actor.envs_per_group * measure_env(config, seconds=2.0)
 
 
 def measure_cut(link: Link, seconds: float) -> Report:
-    """Returns what became of a run whose one actor was cut off for so long, at 50 ms."""
+    """Cuts off the one actor of a run, at 50 ms, for so many seconds; returns how it recovered."""
     link.change(delay_s=0.025, loss=0.0)
     with Run(link, CASES["cartpole"].preset, 16) as run:
         time.sleep(_SETTLE_S)
         link.cut()
         cut_at = time.monotonic()
-        time.sleep(5 * REPORT_EVERY_S)  # what was under way has come or is lost
+        time.sleep(5 * REPORT_EVERY_S)  # steps that were under way have arrived or are lost
         before = run.reports()[-1]
         dropped_s = None
         while (elapsed_s := time.monotonic() - cut_at) < seconds:

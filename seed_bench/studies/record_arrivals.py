@@ -2,10 +2,10 @@
 
     python -m seed_bench.studies.record_arrivals --out docs/results/arrivals.json
 
-Actors of two groups play Pong for a learner without a network, which answers at once; what
-is kept is how long each group takes from an answer to its next step. That does not depend
-on when the learner answers, but for two groups of one actor that share a core, and
-`seed_bench/studies/simulate_batching.py` plays it back under every rule for closing a batch.
+Actors of two groups play Pong for a learner without a network, which answers at once. Recorded is
+the time that each group takes from an answer to its next step. It hardly depends on when the
+learner answers (two groups of one actor share a core), so that
+`seed_bench/studies/simulate_batching.py` can play it back under every rule for closing a batch.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ def _slow_one(actors: Sequence[subprocess.Popen[bytes]], seconds: float) -> None
 
 
 def _stop_one(actors: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    """Its connection stays: nothing tells the learner."""
+    """One stands still; its connection stays open, so that the learner is not told."""
     with _stopped(actors[:1]):
         time.sleep(seconds)
 
@@ -111,7 +111,7 @@ def _stopped(actors: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
 
 
 class Scenario(NamedTuple):
-    """What happens to a fleet while it is recorded."""
+    """A fleet, and what is done to it while it is recorded."""
 
     num_actors: int
     disturb: Disturbance
@@ -128,7 +128,7 @@ SCENARIOS = {
 def record(
     scenario: Scenario, *, warm_up_s: float = _WARM_UP_S, seconds: float = _RECORDED_S
 ) -> Recording:
-    """Plays, and returns what was seen in `seconds` after the warm-up."""
+    """Returns the recording of `seconds` after the warm-up."""
     recorder = _Recorder()
     learner = LoadedLearner("null", make_task(_ENV, _ACTOR), batcher=recorder)
     with learner.serving() as address, _actors(scenario.num_actors, address) as actors:
