@@ -77,9 +77,9 @@ class Reception:
     def _count(self) -> int:
         """Tells who wants to know, and returns, how many environments are connected."""
         num_envs = sum(self._num_envs.values())
-        self._batcher.set_connected(num_envs)
         self.metrics.gauge("actors/connected", len(self._num_envs))
         self.metrics.gauge("envs/connected", num_envs)
+        self._batcher.set_connected(num_envs)
         return num_envs
 
 

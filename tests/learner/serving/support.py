@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import queue
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -84,6 +85,23 @@ class WatchedBatcher(Batcher):
         """Returns once that many environments are connected."""
         while self.connected.get(timeout=TIMEOUT_S) != num_envs:
             pass
+
+
+class WatchedMetrics(Metrics):
+    """Tells when a stream has been refused; an ingress process says so after its status."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._refusals = threading.Semaphore(0)
+
+    def sum(self, name: str, value: float) -> None:
+        super().sum(name, value)
+        if name == "actors/refused":
+            self._refusals.release()
+
+    def wait_for_refusal(self) -> None:
+        """Returns once one more stream has been counted as refused."""
+        assert self._refusals.acquire(timeout=TIMEOUT_S), "no stream was counted as refused"
 
 
 def _serialised(message: pb.ActRequest | bytes) -> bytes:
@@ -209,7 +227,7 @@ class Serving:
     ) -> None:
         """`admit` may block; `listen` are further addresses."""
         self.batcher = WatchedBatcher()
-        self.metrics = Metrics()
+        self.metrics = WatchedMetrics()
         self.failures: list[BaseException] = []
         self.inference = FakeInference(self.batcher, self.failures.append)
         self._actors: list[FakeActor] = []

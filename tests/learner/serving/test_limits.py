@@ -66,6 +66,7 @@ def test_actor_beyond_the_environments_served_is_to_come_again(serve: Serve) -> 
     assert isinstance(error_from_status(code, details), LearnerUnavailableError)
     assert_steps(neighbour)
     assert serving.actor().say_hello(3).envs_connected == 4
+    serving.metrics.wait_for_refusal()
     assert serving.metrics.drain()["actors/refused"] == 1
 
 

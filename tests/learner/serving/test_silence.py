@@ -106,6 +106,7 @@ def test_actor_that_no_longer_steps_is_dropped(serve: Serve, steps: int) -> None
         assert code is LATE
         assert details == "env_outputs: expected a step within 1 s of the last answer, got silence"
         assert serving.actor().say_hello(2).envs_connected == 3
+        serving.metrics.wait_for_refusal()
         assert serving.metrics.drain()["actors/refused"] == 1
 
 
