@@ -1,11 +1,16 @@
-"""Certificates for every test that needs some, made once by the tool that users have."""
+"""How many tests run at once, and certificates made once by the tool that users have."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tools.make_certs import make_certs
 
+# Before anything imports torch. Tests use small tensors: a second thread saves nothing, and while
+# it waits for work it spins on a core that another test could use. Processes of `seed` set their
+# number of threads themselves.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 @pytest.fixture(scope="session")
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -34,5 +34,6 @@ def _page_faults(mode: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc's")
 def test_large_buffer_is_used_again() -> None:
     """Also above 32 MiB, glibc's largest threshold; by default each is mapped anew."""
-    assert _page_faults("default") > 100  # or the test would say nothing
+    # Or the test would say nothing. numpy asks for huge pages: 32 make 64 MiB.
+    assert _page_faults("default") >= 32
     assert _page_faults("keep") < 10
