@@ -44,8 +44,22 @@ $(STAMP): pyproject.toml constraints.txt
 train: $(STAMP) ## Train Pong on this machine's CPU, with a live view. Ctrl-C saves and ends.
 	$(BIN)/seed train atari-vtrace-cpu $(ARGS)
 
-test: $(STAMP) ## Run the tests; three slow ones only with ARGS="-m slow".
-	$(BIN)/python -m pytest $(ARGS)
+# Several tests run at once: most of them wait for a process, or keep one core busy. They start
+# hundreds of processes that import the same modules, so bytecode is kept, even where the
+# environment says that none is to be written.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# Some tests of each main part.
+SMOKE := tests/test_import_rules.py tests/seed tests/learner/algos tests/learner/agents \
+	tests/learner/acting tests/learner/test_records.py tests/test_golden_r2d2.py \
+	tests/test_golden.py::test_logits_are_recomputed_across_weight_versions \
+	tests/test_train.py::test_run_completes_and_leaves_its_files
+
+test: $(STAMP) ## Run all tests in under eight minutes; three slow ones only with ARGS="-m slow".
+	$(PYTEST) $(ARGS)
+
+smoke: $(STAMP) ## Run some tests of each main part in under a minute, for while one works.
+	$(PYTEST) $(SMOKE) $(ARGS)
 
 check: $(STAMP) $(CHECKERS_STAMP) protos-check ## Check format, style, types, import rules, generated code, manifests.
 	$(BIN)/ruff format --check $(SOURCES)
@@ -113,9 +127,6 @@ scale: $(STAMP) ## Load one learner with 1 to 4,096 environments; write docs/res
 .PHONY: networks
 networks: $(STAMP) ## Play over networks that are far, lossy or cut; write docs/results/networks.json.
 	$(BIN)/python -m seed_bench.studies.networks --out docs/results/networks.json $(ARGS)
-
-smoke: $(STAMP) ## Learn Catch from pixels through real gRPC.
-	$(BIN)/python -m pytest -m learning -k catch $(ARGS)
 
 certs: ## Make a private CA, certificates and a token: make certs HOSTS="learner 10.0.0.5"
 	$(PYTHON) tools/make_certs.py $(CERTS) $(addprefix --host ,$(HOSTS))

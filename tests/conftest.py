@@ -12,6 +12,17 @@ from tools.make_certs import make_certs
 # number of threads themselves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Each worker imports torch, in two seconds and several hundred MiB, and starts processes of its
+# own beside those of the others. The longest test bounds what more workers could gain.
+_MAX_WORKERS = 4
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Returns how many workers `--numprocesses auto` starts."""
+    return min(os.cpu_count() or 1, _MAX_WORKERS)
+
+
 @pytest.fixture(scope="session")
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory as `make certs` fills it, for this machine."""
