@@ -15,17 +15,16 @@ from typing import Any
 import pytest
 import torch
 
-from learner.agents.base import Agent
+from learner.agents.base import ActInput, Agent
 from learner.agents.registry import make_agent
 from learner.config.agent_config import AgentConfig, R2D2Config, VTraceConfig
 from learner.config.run_config import NetworkConfig, RunConfig
-from learner.records import map_tensors
+from learner.records import Batch, Steps, Unrolls, map_tensors
 from tests.learner.builders import (
     GEAR,
     SPEED,
     env_spec,
     random_rows,
-    random_unrolls,
     seeded,
     with_random_weights,
 )
@@ -166,22 +165,25 @@ def test_whole_network_of_a_stranger_passes_the_golden_check(
     """Acting row by row equals the forward of training over all rows, across resets."""
     agent, num_envs = _gru_agent(config), 5
     network = with_random_weights(agent.build_network())
+    acting = agent.acting_part(network)
     rows = random_rows(SPEC, config.num_rows, num_envs, seeded(1))
     assert rows.is_first[1:].any()
     first_state = agent.initial_state(num_envs, torch.device("cpu"))
     acted, state = [], first_state
     for t in range(config.num_rows):
         row = map_tensors(lambda x, t=t: x[t : t + 1], rows)
-        slots = torch.arange(num_envs)
-        acted.append(agent.act(network, row, state, slots=slots, generator=seeded(t)))
+        inputs = ActInput(row, state, slots=torch.arange(num_envs))
+        acted.append(agent.act(acting, inputs, seeded(t)))
         state = acted[-1].state
-    unrolls = random_unrolls(SPEC, config.num_rows, num_envs, first_state, seeded(2))._replace(
+    steps = Steps(
         rows=rows,
         actions=torch.stack([step.actions for step in acted]),
         policy_outputs={output: torch.stack([step.policy_outputs[output] for step in acted])},
+        policy_versions=torch.zeros(rows.is_first.shape, dtype=torch.int64),
     )
-    assert agent.log_ratios(network, unrolls).abs().max() < 1e-5
-    loss = agent.loss(network, unrolls, agent.num_valid(unrolls)).loss
+    unrolls = Unrolls(steps, first_state)
+    assert agent.log_ratios(acting, unrolls).abs().max() < 1e-5
+    loss = agent.loss(network, Batch(unrolls), agent.num_valid(unrolls), 0.0).loss
     loss.backward()
     assert all(p.grad is not None for p in network.get_submodule(_core_of(output)).parameters())
 
