@@ -10,18 +10,20 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import torch
 from torch import nn
 
+from learner.acting.inference_thread import InferenceThread
 from learner.agents.base import ActInput, Agent
 from learner.agents.vtrace import VTraceAgent, VTraceNetwork
 from learner.algos import distributions
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import InferenceConfig, NetworkConfig
-from learner.records import State, Steps, Unrolls, map_tensors, select_unrolls
+from learner.records import Completed, State, Steps, Unrolls, map_tensors, select_unrolls
+from learner.training.process.unroll_ring import UnrollReader
 from seed.env_config import AtariConfig, EnvConfig
 from seed.specs import EnvSpec
 from tests.support import counting_agent, counting_env
@@ -29,6 +31,8 @@ from tests.support.counting_agent import CountingAgent
 from tests.support.harness import ActingHarness
 
 UNROLL_LENGTH = 6
+# Of log-probabilities: the same weights in batches of other sizes.
+TOLERANCE = 1e-4
 
 # What ends episodes: a mix, only truncation, only termination, every single step.
 ENDINGS = {
@@ -88,18 +92,27 @@ def _check_transition(row: Steps, following: Steps) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "sizes", "ingress_processes", "flags"),
+    ("ending", "sizes", "ingress_processes", "ring", "flags"),
     [
-        *((ending, sizes, 0, ()) for ending in ENDINGS for sizes in SIZES),
-        ("mixed", "plain", 2, ()),
-        ("mixed", "plain", 0, ("--share-memory",)),
-        ("every_step", "plain", 2, ("--share-memory",)),
+        *((ending, sizes, 0, False, ()) for ending in ENDINGS for sizes in SIZES),
+        ("mixed", "plain", 0, True, ()),
+        ("mixed", "plain", 2, False, ()),
+        ("mixed", "plain", 0, False, ("--share-memory",)),
+        ("every_step", "plain", 2, True, ("--share-memory",)),
     ],
 )
 def test_counting_unrolls_are_exact_for_groups_of_any_size(
-    tmp_path: Path, ending: str, sizes: str, ingress_processes: int, flags: tuple[str, ...]
+    tmp_path: Path,
+    ending: str,
+    sizes: str,
+    ingress_processes: int,
+    ring: bool,
+    flags: tuple[str, ...],
 ) -> None:
-    """Two actors with groups of different size share batches; every row is true."""
+    """Two actors with groups of different size share batches; every row is true.
+
+    Also of unrolls that have been through the ring to a trainer process.
+    """
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS[ending])
     with (
         # Waits for everybody, so that batches mix the groups of both actors.
@@ -109,6 +122,7 @@ def test_counting_unrolls_are_exact_for_groups_of_any_size(
             lambda spec: CountingAgent(UNROLL_LENGTH),
             dataclasses.replace(SIZES[sizes], min_fill=1.0, max_wait_ms=5.0),
             ingress_processes=ingress_processes,
+            ring=ring,
         ) as harness,
         harness.actor("--envs-per-group", "3", "--num-groups", "1", *flags),
         harness.actor("--envs-per-group", "2", "--num-groups", "2", *flags),
@@ -180,12 +194,32 @@ def _vtrace(network: NetworkConfig) -> Callable[[EnvSpec], Agent]:
     )
 
 
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("lstm_size", [0, 16])
+@pytest.mark.parametrize(
+    ("lstm_size", "sizes", "ring"),
+    [
+        *((lstm_size, sizes, False) for lstm_size in (0, 16) for sizes in SIZES),
+        (16, "plain", True),
+    ],
+)
 def test_logits_are_recomputed_across_weight_versions(
-    tmp_path: Path, lstm_size: int, sizes: str
+    tmp_path: Path, lstm_size: int, sizes: str, ring: bool
 ) -> None:
     """Recorded logits come back row by row from the version that chose each row."""
+    made = _logits_made(tmp_path, lstm_size=lstm_size, sizes=sizes, ring=ring)
+    for unroll in made.unrolls:
+        assert _largest_deviation(made.agent, made.networks, unroll) < TOLERANCE
+
+
+class Made(NamedTuple):
+    """Unrolls, B = 1 each, and all that is needed to recompute them."""
+
+    agent: Agent
+    networks: dict[int, nn.Module]
+    unrolls: list[Unrolls]
+
+
+def _logits_made(tmp_path: Path, *, lstm_size: int, sizes: str, ring: bool) -> Made:
+    """Returns what two actors and a V-trace agent made while weights changed."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
     network = NetworkConfig(lstm_size=lstm_size, frame_stack=4, see_last_step=True)
     make_agent = _vtrace(network)
@@ -196,15 +230,14 @@ def test_logits_are_recomputed_across_weight_versions(
         return agents[0]
 
     with (
-        ActingHarness(tmp_path, env, remember, SIZES[sizes]) as harness,
+        ActingHarness(tmp_path, env, remember, SIZES[sizes], ring=ring) as harness,
         harness.actor("--envs-per-group", "3"),
         harness.actor("--envs-per-group", "2", "--num-groups", "1"),
     ):
         harness.wait_for_more(10)
         _publish_changing_versions(harness, agents[0], _shift_weights)
         all_unrolls = harness.wait_for_more(40)
-    for unroll in _columns(all_unrolls):
-        assert _largest_deviation(agents[0], harness.networks, unroll) < 1e-4
+    return Made(agents[0], harness.networks, _columns(all_unrolls))
 
 
 def _largest_deviation(agent: Agent, networks: dict[int, nn.Module], unroll: Unrolls) -> float:
@@ -221,6 +254,101 @@ def _largest_deviation(agent: Agent, networks: dict[int, nn.Module], unroll: Unr
         largest = max(largest, (ours - recorded).abs().max().item())
         state = output.state
     return largest
+
+
+Break = Callable[[Completed], Completed]
+"""Hands unrolls on as they are not."""
+
+
+def _states_of_the_unroll_before() -> Break:
+    """Returns what gives each unroll the initial state of the one that was completed before."""
+    last: list[State] = []
+
+    def broken(completed: Completed) -> Completed:
+        state = completed.unrolls.initial_state
+        before = last.pop() if last else map_tensors(lambda x: x[:1], state)
+        last.append(map_tensors(lambda x: x[-1:], state))
+        moved = map_tensors(lambda one, x: torch.cat([one, x[:-1]]), before, state)
+        return completed._replace(unrolls=completed.unrolls._replace(initial_state=moved))
+
+    return broken
+
+
+def _actions_of_the_row_before() -> Break:
+    """Returns what shifts actions by one row."""
+
+    def broken(completed: Completed) -> Completed:
+        steps, state = completed.unrolls
+        steps = steps._replace(actions=steps.actions.roll(1, dims=0))
+        return completed._replace(unrolls=Unrolls(steps, state))
+
+    return broken
+
+
+def _break_emitting(monkeypatch: pytest.MonkeyPatch, broken: Break) -> None:
+    """Breaks what acting hands on."""
+    emit = InferenceThread._emit
+
+    def emit_broken(thread: Any, completed: Completed) -> None:
+        emit(thread, broken(completed))
+
+    monkeypatch.setattr(InferenceThread, "_emit", emit_broken)
+
+
+def _break_the_ring(monkeypatch: pytest.MonkeyPatch, broken: Break) -> None:
+    """Breaks what training takes out of the ring."""
+    get = UnrollReader.get
+
+    def get_broken(reader: Any) -> Completed:
+        return broken(get(reader))
+
+    monkeypatch.setattr(UnrollReader, "get", get_broken)
+
+
+@pytest.mark.parametrize(
+    ("make_break", "ring"),
+    [
+        (_states_of_the_unroll_before, False),
+        (_states_of_the_unroll_before, True),
+        (_actions_of_the_row_before, False),
+        (_actions_of_the_row_before, True),
+    ],
+)
+def test_counting_check_fails_where_the_hand_over_to_training_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_break: Callable[[], Break], ring: bool
+) -> None:
+    """Of acting or of the ring: a check that could not fail would tell nothing."""
+    (_break_the_ring if ring else _break_emitting)(monkeypatch, make_break())
+    env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
+    with (
+        ActingHarness(tmp_path, env, lambda spec: CountingAgent(UNROLL_LENGTH), ring=ring) as made,
+        made.actor("--envs-per-group", "3", "--num-groups", "1"),
+    ):
+        columns = _columns(made.wait_for_more(30))
+    num_wrong = sum(not _passes(_check_counting_unroll, unroll) for unroll in columns)
+    # Not all: an unroll that starts with an episode forgets its initial state.
+    assert num_wrong >= 10
+
+
+def _passes(check: Callable[[Unrolls], None], unroll: Unrolls) -> bool:
+    try:
+        check(unroll)
+    except AssertionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_logits_check_fails_where_the_hand_over_to_training_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: bool
+) -> None:
+    """An LSTM that starts from another unroll's state says something else."""
+    broken = _states_of_the_unroll_before()
+    (_break_the_ring if ring else _break_emitting)(monkeypatch, broken)
+    made = _logits_made(tmp_path, lstm_size=16, sizes="plain", ring=ring)
+    last = made.unrolls[-60:]
+    deviations = [_largest_deviation(made.agent, made.networks, unroll) for unroll in last]
+    assert sum(deviation > 100 * TOLERANCE for deviation in deviations) >= 10
 
 
 def _publish_changing_versions(
