@@ -22,7 +22,7 @@ from learner.serving.limits import Limits
 from learner.serving.reception import Reception
 from learner.serving.server import check_same_environment
 from learner.serving.session import Patience
-from seed.errors import SpecError
+from seed.errors import LearnerUnavailableError, SpecError
 from seed.pb import inference_pb2 as pb
 from seed.security import PLAIN_TEXT, Security
 from seed.specs import EnvSpec
@@ -111,6 +111,7 @@ class Service:
         self._admission = threading.Lock()
         self._acting: Acting | None = None
         self._server: Server | None = None
+        self._is_closed = False
 
     @property
     def spec(self) -> EnvSpec | None:
@@ -156,6 +157,9 @@ class Service:
         if self._server is not None:
             self._server.close()
         self._batcher.close()
+        # A worker thread may still be building for an actor whose stream has ended.
+        with self._admission:
+            self._is_closed = True
         if self._acting is not None:
             self._acting.stop()
             self._acting.join()
@@ -164,6 +168,8 @@ class Service:
         """Builds what acts for the first actor's spec; checks later ones against it."""
         # Held on the worker thread: the stream that waits for it may be gone by the end.
         with self._admission:
+            if self._is_closed:
+                raise LearnerUnavailableError("the learner has ended")
             if self._spec is not None:
                 check_same_environment(self._spec, spec)
             if self._acting is None:

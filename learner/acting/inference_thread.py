@@ -4,6 +4,7 @@ Built once the environment's spec is known. Runs, evaluations, loads and tests a
 so what the golden checks check is what a run does.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -115,9 +116,10 @@ class InferenceThread:
 
     def join(self) -> None:
         """Waits for the thread, after `stop`."""
-        self._thread.join()
-        for observer in self._observers:
-            observer.close()
+        with contextlib.ExitStack() as stack:
+            for observer in self._observers:
+                stack.callback(observer.close)
+            self._thread.join()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps of it."""

@@ -13,7 +13,7 @@ from learner.config.run_config import InferenceConfig
 from learner.reporting.metrics import Metrics
 from learner.service import Acting, Service, ServingConfig
 from learner.serving.reception import Reception
-from seed.errors import IncompatibleError, SpecError
+from seed.errors import IncompatibleError, LearnerUnavailableError, SpecError
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S, WatchedLock, env_spec, in_thread
@@ -223,6 +223,30 @@ def test_actors_that_come_at_once_are_built_for_once(
     assert [future.result(TIMEOUT_S) for future in admitted] == ["a-run"] * 2
     assert served.built == [SPEC]
     assert served.log.count("acting started") == 1
+
+
+def test_closing_waits_for_what_is_being_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else it would act on, and nothing would stop it; later actors are to come again."""
+    served = Served(monkeypatch)
+    served.service.start(["anywhere"])
+    building, go_on = threading.Event(), threading.Event()
+
+    def build_slowly(spec: EnvSpec) -> None:
+        building.set()
+        assert go_on.wait(TIMEOUT_S)
+
+    served.before_build = build_slowly
+    admitted = in_thread(served.admit, SPEC)
+    assert building.wait(TIMEOUT_S)
+    closed = in_thread(served.service.close)
+    go_on.set()
+    closed.result(TIMEOUT_S)
+    assert admitted.result(TIMEOUT_S) == "a-run"
+    assert served.log[-1] == "acting joined"
+    with pytest.raises(LearnerUnavailableError, match="the learner has ended"):
+        served.admit(SPEC)
 
 
 def test_actors_are_served_over_grpc(tmp_path: Path) -> None:
