@@ -124,9 +124,9 @@ scale: $(STAMP) ## Load one learner with 1 to 4,096 environments; write docs/res
 	mv docs/results/scale.json.new docs/results/scale.json
 	$(BIN)/python tools/plot_scale.py docs/results/scale.json
 
-.PHONY: networks
-networks: $(STAMP) ## Play over networks that are far, lossy or cut; write docs/results/networks.json.
-	$(BIN)/python -m seed_bench.studies.networks --out docs/results/networks.json $(ARGS)
+.PHONY: links
+links: $(STAMP) ## Play over links that are far, lossy or cut; write docs/results/networks.json.
+	$(BIN)/python -m seed_bench.studies.links --out docs/results/networks.json $(ARGS)
 
 certs: ## Make a private CA, certificates and a token: make certs HOSTS="learner 10.0.0.5"
 	$(PYTHON) tools/make_certs.py $(CERTS) $(addprefix --host ,$(HOSTS))

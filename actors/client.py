@@ -129,7 +129,7 @@ def fetch_task(
     return task
 
 
-def act_method(channel: Any) -> Any:
+def act_rpc(channel: Any) -> Any:
     """Returns `Act` of a channel of either kind, for requests that are serialised already."""
     return channel.stream_stream(f"/{SERVICE}/Act", response_deserializer=pb.ActResponse.FromString)
 
@@ -171,7 +171,7 @@ class PolicyStream:
         self._responses: queue.SimpleQueue[pb.ActResponse | SeedError] = queue.SimpleQueue()
         self._requests.put(encode_hello(hello).SerializeToString())
         metadata = (*security.metadata, *([(MEMORY_METADATA, "wanted")] if shares_memory else ()))
-        self._call = act_method(channel)(iter(self._requests.get, None), metadata=metadata)
+        self._call = act_rpc(channel)(iter(self._requests.get, None), metadata=metadata)
         self._reader = threading.Thread(target=self._read, name="policy-stream", daemon=True)
         self._reader.start()
         try:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import tyro
 
 from actors.args import ActorArgs
-from actors.session import Session
+from actors.session import ActorSession
 from seed.allocator import keep_freed_memory
 from seed.errors import EnvironmentFailedError, SeedError
 from seed.logs import json_log
@@ -63,7 +63,7 @@ def run(args: ActorArgs, stop: threading.Event) -> None:
     """Steps environments until `stop` is set; raises SeedError when it cannot go on."""
     if args.exit_with_parent is not None:
         _watch_parent(args.exit_with_parent)
-    session = Session(args)
+    session = ActorSession(args)
     try:
         session.run(stop)
     finally:

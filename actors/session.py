@@ -37,7 +37,7 @@ class _Work(NamedTuple):
     num_groups: int
 
 
-class Session:
+class ActorSession:
     """Serves a learner, one of those it may go to, with one set of environments.
 
     run: +-> GetTask -> environments (kept if they fit) -> Act -> loop --+

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from seed.notices import ANSWERS, STEPS, StepNotice
 from seed.step_memory import MEMORY_METADATA, map_groups, open_file
+from seed.step_notices import ANSWERS, STEPS, StepNotice
 from seed.wire import EnvOutputs, Hello
 
 

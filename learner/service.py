@@ -21,7 +21,7 @@ from learner.serving.factory import Server, make_server
 from learner.serving.limits import Limits
 from learner.serving.reception import Reception
 from learner.serving.server import check_same_environment
-from learner.serving.session import Patience
+from learner.serving.session import Timeouts
 from seed.errors import LearnerUnavailableError, SpecError
 from seed.pb import inference_pb2 as pb
 from seed.security import PLAIN_TEXT, Security
@@ -54,7 +54,7 @@ class ServingConfig:
     """What actors have to show."""
     ingress_processes: int = 0
     """Processes that serve; 0: a thread of this one."""
-    patience: Patience = Patience()
+    timeouts: Timeouts = Timeouts()
     """How long actors may take."""
     limits: Limits = Limits()
     """How much is served at once."""
@@ -67,7 +67,7 @@ class ServingConfig:
             inference=inference,
             security=security,
             ingress_processes=config.learner.ingress_processes,
-            patience=Patience(step_s=inference.actor_timeout_s),
+            timeouts=Timeouts(step_s=inference.actor_timeout_s),
             limits=Limits(max_envs=inference.max_envs),
         )
 
@@ -147,7 +147,7 @@ class Service:
             addresses,
             self._on_failure,
             self._config.security,
-            self._config.patience,
+            self._config.timeouts,
             ingress_processes=self._config.ingress_processes,
         )
         return self._server.start()

@@ -5,7 +5,7 @@ An environment waits for its action before it steps again. So
     env steps/s <= environments in flight / (round trip + step of its group + time on the learner)
 
 and less where the machines themselves are the limit. `seed bench` and `seed load` print
-it for what they measured; docs/networks.md holds it against runs.
+it for what they measured; docs/links.md holds it against runs.
 """
 
 import math

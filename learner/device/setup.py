@@ -11,7 +11,7 @@ from seed.errors import ConfigError, expected
 from seed.provenance import num_cores
 
 
-def trains_in_process(device: torch.device, wanted: str) -> bool:
+def uses_trainer_process(device: torch.device, wanted: str) -> bool:
     """Tells whether training gets a process of its own; `wanted` as configured.
 
     Raises:

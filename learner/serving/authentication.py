@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import grpc
 
-from learner.serving.limits import Seldom
+from learner.serving.limits import LogLimiter
 from seed.errors import AccessError, expected, status_of
 from seed.security import Security
 
@@ -46,10 +46,10 @@ def interceptors(security: Security) -> Sequence[grpc.aio.ServerInterceptor]:
 class TokenCheck(grpc.aio.ServerInterceptor):
     """Ends every call without the token with UNAUTHENTICATED, health checks excepted."""
 
-    def __init__(self, security: Security, log: Seldom | None = None) -> None:
+    def __init__(self, security: Security, log: LogLimiter | None = None) -> None:
         ((self._key, wanted),) = security.metadata
         self._wanted = wanted.encode()
-        self._log = log or Seldom()
+        self._log = log or LogLimiter()
         # Of a stream, whatever was called: gRPC would first read a unary call's message.
         self._refusal = grpc.stream_stream_rpc_method_handler(self._refuse)
 

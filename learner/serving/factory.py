@@ -6,7 +6,7 @@ from typing import Protocol
 from learner.serving.ingress.handle import IngressProcesses
 from learner.serving.reception import LocalBackend, Reception
 from learner.serving.server import ServerThread
-from learner.serving.session import Patience
+from learner.serving.session import Timeouts
 from seed.security import PLAIN_TEXT, Security
 
 
@@ -32,7 +32,7 @@ def make_server(
     addresses: Sequence[str],
     on_failure: Callable[[BaseException], None],
     security: Security = PLAIN_TEXT,
-    patience: Patience | None = None,
+    timeouts: Timeouts | None = None,
     *,
     ingress_processes: int = 0,
 ) -> Server:
@@ -43,7 +43,7 @@ def make_server(
       addresses: each "host:port" or "unix:PATH".
       on_failure: takes what ends the server, on any thread.
       security: what actors have to show.
-      patience: how long they may take.
+      timeouts: how long they may take.
       ingress_processes: how many serve; 0: a thread of this process.
 
     Raises:
@@ -51,13 +51,13 @@ def make_server(
     """
     if ingress_processes:
         return IngressProcesses(
-            reception, addresses, on_failure, security, patience, num_processes=ingress_processes
+            reception, addresses, on_failure, security, timeouts, num_processes=ingress_processes
         )
     return ServerThread(
         lambda: LocalBackend(reception),
         addresses,
         on_failure,
         security,
-        patience,
+        timeouts,
         reception.limits,
     )

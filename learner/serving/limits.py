@@ -1,6 +1,6 @@
 """How much the server takes on at once, so that no client can fill the learner's memory.
 
-`Doorway` belongs to the server's event loop, `check_room` to the reception. How long the
+`PendingStreams` belongs to the server's event loop, `check_room` to the reception. How long the
 server waits for whom is in `session.py`.
 """
 
@@ -15,13 +15,13 @@ from seed.errors import IncompatibleError, LearnerUnavailableError, expected
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Each is of one learner, but `max_strangers` of each process that serves."""
+    """Each is of one learner, but `max_pending_streams` of each process that serves."""
 
     max_envs: int = InferenceConfig.max_envs
     """Environments that hold a slot: see `InferenceConfig.max_envs`."""
-    max_strangers: int = 1000
+    max_pending_streams: int = 1000
     """Streams that have not been welcomed yet. One that says nothing takes some 20 KiB, and
-    may do so for `Patience.hello_s`."""
+    may do so for `Timeouts.hello_s`."""
 
 
 def check_room(num_envs: int, *, num_taken: int, limits: Limits) -> None:
@@ -42,7 +42,7 @@ def check_room(num_envs: int, *, num_taken: int, limits: Limits) -> None:
         raise LearnerUnavailableError(expected("group_sizes", f"{wanted} for now", num_envs))
 
 
-class Seldom:
+class LogLimiter:
     """Keeps clients that knock again and again from filling the log."""
 
     def __init__(self, every_s: float = 10.0, now: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +58,7 @@ class Seldom:
         return True
 
 
-class Doorway:
+class PendingStreams:
     """Where streams stand from their start to their welcome."""
 
     def __init__(self, limits: Limits) -> None:
@@ -68,7 +68,7 @@ class Doorway:
     @contextlib.contextmanager
     def enter(self) -> Iterator[None]:
         """Holds a place for one stream. Raises LearnerUnavailableError if there is none."""
-        most = self._limits.max_strangers
+        most = self._limits.max_pending_streams
         if self._num_inside >= most:
             wanted = f"at most {most} streams without a welcome"
             raise LearnerUnavailableError(expected("hello", wanted, "one more"))

@@ -18,11 +18,11 @@ from collections.abc import Callable
 import grpc
 import numpy as np
 
-from learner.serving.session import Session
+from learner.serving.session import ConnectedActor
 from seed import wire
 from seed.errors import SeedError, WireError, expected
-from seed.notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 from seed.step_memory import MEMORY_METADATA, make_file, map_groups, path_of
+from seed.step_notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 
 # So that all notices of all groups find room in a pipe, and nobody waits to write one.
 _MAX_GROUPS = 1_000
@@ -53,8 +53,8 @@ class LocalSteps:
 
     def take(
         self,
-        session: Session,
-        submit: Callable[[Session, wire.EnvOutputs], None],
+        session: ConnectedActor,
+        submit: Callable[[ConnectedActor, wire.EnvOutputs], None],
         fail: Callable[[], None],
     ) -> None:
         """From now on hands each step of the session to `submit`. If it must not go on, `fail`

@@ -20,10 +20,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from learner.serving.authentication import interceptors, server_credentials
 from learner.serving.backend import Backend
-from learner.serving.limits import Doorway, Limits, Seldom
+from learner.serving.limits import Limits, LogLimiter, PendingStreams
 from learner.serving.listening import bind
 from learner.serving.local_steps import LocalSteps, offer
-from learner.serving.session import Patience, Session, SilenceWatch
+from learner.serving.session import ConnectedActor, SilenceWatch, Timeouts
 from learner.serving.transport import server_options
 from seed import wire
 from seed.errors import (
@@ -59,12 +59,12 @@ class InferenceService(pb_grpc.InferenceServicer):
     """Implements protos/inference.proto on top of a learner, in this process or another."""
 
     def __init__(
-        self, backend: Backend, patience: Patience | None = None, limits: Limits | None = None
+        self, backend: Backend, timeouts: Timeouts | None = None, limits: Limits | None = None
     ) -> None:
         self._backend = backend
-        self._patience = patience or Patience()
-        self._doorway = Doorway(limits or Limits())
-        self._log_of_waiting = Seldom()
+        self._timeouts = timeouts or Timeouts()
+        self._pending = PendingStreams(limits or Limits())
+        self._log_of_waiting = LogLimiter()
 
     async def GetTask(
         self, request: pb.GetTaskRequest, context: grpc.aio.ServicerContext
@@ -94,15 +94,15 @@ class InferenceService(pb_grpc.InferenceServicer):
         # A peer that does not read does not take the status either: it gets it if it ever
         # reads on.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._patience.goodbye_s):
+            async with asyncio.timeout(self._timeouts.goodbye_s):
                 await context.abort(status_of(error), details)
 
     async def _serve(self, context: grpc.aio.ServicerContext) -> None:
-        with self._doorway.enter():
+        with self._pending.enter():
             hello = await self._read_hello(context)
             run_name = await self._backend.admit(hello.spec)
             seats = await self._backend.seat(hello)
-        session = Session(hello, seats.slots)
+        session = ConnectedActor(hello, seats.slots)
         local: LocalSteps | None = None
         writer = asyncio.create_task(_write_replies(session, context))
         try:
@@ -119,12 +119,12 @@ class InferenceService(pb_grpc.InferenceServicer):
             # Not cancelled at once: a write that has begun cannot be taken back, and gRPC
             # sends no status while it is under way.
             session.outbox.put_nowait(None)
-            await asyncio.wait({writer}, timeout=self._patience.goodbye_s)
+            await asyncio.wait({writer}, timeout=self._timeouts.goodbye_s)
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
 
     async def _read_hello(self, context: grpc.aio.ServicerContext) -> wire.Hello:
-        limit_s = self._patience.hello_s
+        limit_s = self._timeouts.hello_s
         try:
             async with asyncio.timeout(limit_s):
                 data = await context.read()
@@ -138,10 +138,10 @@ class InferenceService(pb_grpc.InferenceServicer):
         return wire.decode_hello(message.hello)
 
     async def _read_steps(
-        self, session: Session, context: grpc.aio.ServicerContext, local: LocalSteps | None
+        self, session: ConnectedActor, context: grpc.aio.ServicerContext, local: LocalSteps | None
     ) -> None:
         """Submits what the actor sends until it ends its side of the stream."""
-        limit_s = self._patience.step_s
+        limit_s = self._timeouts.step_s
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as deadline:
@@ -163,28 +163,28 @@ class InferenceService(pb_grpc.InferenceServicer):
             wanted = f"a step within {limit_s:g} s of the last answer"
             raise SilenceError(expected("env_outputs", wanted, "silence")) from error
 
-    def _submit(self, session: Session, outputs: wire.EnvOutputs) -> None:
+    def _submit(self, session: ConnectedActor, outputs: wire.EnvOutputs) -> None:
         deliver = partial(self._deliver, session, outputs.group)
         reply = partial(_call_on_loop, asyncio.get_running_loop(), deliver)
         self._backend.submit(session.make_request(outputs, reply))
 
-    def _deliver(self, session: Session, group: int, actions: np.ndarray) -> None:
+    def _deliver(self, session: ConnectedActor, group: int, actions: np.ndarray) -> None:
         session.deliver(group, actions)
         self._release_if_done(session)
 
-    def _close(self, session: Session) -> None:
+    def _close(self, session: ConnectedActor) -> None:
         session.is_open = False
         self._backend.leave(session.slots)
         self._release_if_done(session)
 
-    def _release_if_done(self, session: Session) -> None:
+    def _release_if_done(self, session: ConnectedActor) -> None:
         # Not before the last answer: until then the inference thread may still
         # write the slots' state, which by then could be somebody else's.
         if not session.is_open and session.is_idle:
             self._backend.release(session.slots)
 
 
-def _decode_step(session: Session, data: bytes) -> wire.EnvOutputs:
+def _decode_step(session: ConnectedActor, data: bytes) -> wire.EnvOutputs:
     request = parse_request(data)
     if request.message.WhichOneof("payload") != "env_outputs":
         got = _payload(request.message)
@@ -201,7 +201,7 @@ def _call_on_loop(
         loop.call_soon_threadsafe(deliver, actions)
 
 
-async def _write_replies(session: Session, context: grpc.aio.ServicerContext) -> None:
+async def _write_replies(session: ConnectedActor, context: grpc.aio.ServicerContext) -> None:
     while (reply := await session.outbox.get()) is not None:
         await context.write(reply)
 
@@ -259,7 +259,7 @@ class ServerThread:
         addresses: Sequence[str],
         on_failure: Callable[[BaseException], None],
         security: Security = PLAIN_TEXT,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         limits: Limits | None = None,
         *,
         shares_ports: bool = False,
@@ -270,7 +270,7 @@ class ServerThread:
         self._addresses = addresses
         self._security = security
         self._on_failure = on_failure
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._limits = limits
         self._shares_ports = shares_ports
         self._bound: list[str] = []
@@ -318,10 +318,10 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         server = grpc.aio.server(
-            options=server_options(self._patience, shares_ports=self._shares_ports),
+            options=server_options(self._timeouts, shares_ports=self._shares_ports),
             interceptors=interceptors(self._security),
         )
-        _add_service(server, InferenceService(self._make_backend(), self._patience, self._limits))
+        _add_service(server, InferenceService(self._make_backend(), self._timeouts, self._limits))
         health_service = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
         for name in _HEALTH_NAMES:

@@ -18,7 +18,7 @@ from seed.pb import inference_pb2 as pb
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Patience:
+class Timeouts:
     """How long the server waits for an actor before it drops it, in seconds."""
 
     hello_s: float = 20.0
@@ -34,8 +34,8 @@ class Patience:
     none and loses its connection."""
 
 
-class Session:
-    """One connected actor. Belongs to the server's event loop."""
+class ConnectedActor:
+    """Its slots, its replies and its silences, as long as its stream is open."""
 
     def __init__(
         self, hello: wire.Hello, slots: np.ndarray, now: Callable[[], float] = time.monotonic
@@ -123,7 +123,7 @@ class SilenceWatch:
     thousand times a second.
     """
 
-    def __init__(self, session: Session, limit_s: float, expire: Callable[[], None]) -> None:
+    def __init__(self, session: ConnectedActor, limit_s: float, expire: Callable[[], None]) -> None:
         self._session = session
         self._limit_s = limit_s
         self._expire = expire

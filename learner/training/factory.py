@@ -2,7 +2,7 @@
 
 import torch
 
-from learner.device.setup import trains_in_process
+from learner.device.setup import uses_trainer_process
 from learner.reporting.metrics import Metrics
 from learner.training.base import Training, TrainingSetup
 from learner.training.local import LocalTraining
@@ -20,6 +20,6 @@ def make_training(setup: TrainingSetup, metrics: Metrics, device: torch.device) 
     Raises:
       ConfigError: a process is wanted on a GPU.
     """
-    if trains_in_process(device, setup.config.learner.train_in):
+    if uses_trainer_process(device, setup.config.learner.train_in):
         return TrainerProcess(setup)
     return LocalTraining(setup, metrics, device)

@@ -21,7 +21,7 @@ from learner.config.torchrun import Place
 from seed.errors import CheckpointError, expected
 
 # A rank may wait this long for the others: for their first actor, or while they save.
-_PATIENCE = datetime.timedelta(days=7)
+_TIMEOUT = datetime.timedelta(days=7)
 
 
 class Ranks:
@@ -60,7 +60,7 @@ class Ranks:
             store=_own_store(self.rank, self.size),
             rank=self.rank,
             world_size=self.size,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
         )
         self._joined = True
         steps = torch.tensor([learner_step, -learner_step], device=tensors[0].device)
@@ -116,7 +116,7 @@ def _own_store(rank: int, size: int) -> PrefixStore:
     torchrun keeps one store for all restarts, and a rank that is early would find the
     address that another had before.
     """
-    store, _, _ = next(rendezvous("env://", rank, size, timeout=_PATIENCE))
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=_TIMEOUT))
     return PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
 
 

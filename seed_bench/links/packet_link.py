@@ -2,7 +2,7 @@
 
 Two network namespaces, each with a TUN device, and a thread of the caller's process that
 carries IP packets from one to the other. It delays and drops packets below the kernel's own TCP,
-as netem does where the kernel has it. Used by `seed_bench/studies/networks.py`.
+as netem does where the kernel has it. Used by `seed_bench/studies/links.py`.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Stands in for `packet_link.py` where a process has no rights to make networks.
 
 A TCP proxy on this machine delays the bytes between two hosts. It cannot lose a packet; it adds
-the delay that TCP needs to send one again. Used by `seed_bench/studies/networks.py`.
+the delay that TCP needs to send one again. Used by `seed_bench/studies/links.py`.
 """
 
 import contextlib

@@ -22,7 +22,7 @@ import numpy as np
 import tyro
 from grpc.aio import EOF  # pyright: ignore[reportAttributeAccessIssue] (missing in the stubs)
 
-from actors.client import act_method, channel_options
+from actors.client import act_rpc, channel_options
 from actors.envs import make_group
 from actors.group import EnvGroup
 from seed.allocator import keep_freed_memory
@@ -125,7 +125,7 @@ class SimulatedActor:
         """Steps until cancelled; raises SeedError if the learner ends the stream."""
         options = channel_options(self._hello)
         async with grpc.aio.insecure_channel(self._address, options) as channel:
-            call = act_method(channel)()
+            call = act_rpc(channel)()
             try:
                 await call.write(encode_hello(self._hello).SerializeToString())
                 await call.read()

@@ -115,7 +115,7 @@ def test_every_one_of_an_actors_learners_is_checked(tmp_path: Path) -> None:
 def test_actors_spread_over_their_learners() -> None:
     """Each begins with one of them, by chance."""
     args = _args("127.0.0.1:1,127.0.0.1:2")
-    firsts = {actors.session.Session(args).address for _ in range(60)}
+    firsts = {actors.session.ActorSession(args).address for _ in range(60)}
     assert firsts == set(args.addresses)
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from actors.shared_steps import SharedSteps, open_shared
-from seed.notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 from seed.pb import inference_pb2 as pb
 from seed.specs import ArraySpec, EnvSpec
 from seed.step_memory import MEMORY_METADATA, make_file, map_groups, path_of
+from seed.step_notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 from seed.wire import EnvOutputs, Episode, Hello
 
 _TIMEOUT_S = 10

@@ -43,7 +43,7 @@ def test_bench_reports_every_part_and_the_fraction() -> None:
 
 
 def _needed_far_away(case: dict[str, float]) -> int:
-    """By the rule of docs/networks.md, over a round trip of 50 ms."""
+    """By the rule of docs/links.md, over a round trip of 50 ms."""
     group_s = case["env_s_per_step"] * case["envs_per_group"]
     return math.ceil(case["env_steps_per_s"] * (0.05 + group_s + case["inference_ms_p50"] / 1000))
 

@@ -29,7 +29,7 @@ from learner.reporting.counters import Counters
 from learner.reporting.metrics import Metrics
 from learner.service import Service, ServingConfig
 from learner.serving.limits import Limits
-from learner.serving.session import Patience
+from learner.serving.session import Timeouts
 from learner.serving.task import make_task
 from learner.training.process.unroll_ring import UnrollReader, UnrollWriter, make_unroll_ring
 from learner.weights import PublishedWeights
@@ -113,7 +113,7 @@ class ActingHarness:
         env: EnvConfig,
         make_agent: Callable[[EnvSpec], Agent],
         inference: InferenceConfig | None = None,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         limits: Limits | None = None,
         ingress_processes: int = 0,
         *,
@@ -144,7 +144,7 @@ class ActingHarness:
             ServingConfig(
                 inference=self._inference,
                 ingress_processes=ingress_processes,
-                patience=patience or Patience(),
+                timeouts=timeouts or Timeouts(),
                 limits=limits or Limits(),
             ),
             name="harness",

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from learner.acting.batcher import Request
-from learner.concurrency.calls import Caller, OtherProcessError
+from learner.concurrency.pipe_rpc import Caller, OtherProcessError
 from learner.concurrency.stopping import Stopped
 from learner.serving.backend import Seats
 from seed import wire
 from seed.errors import LearnerUnavailableError
-from seed.notices import ANSWERS, STEPS, StepNotice
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
 from seed.step_memory import GroupMemory, make_file, map_groups, path_of
+from seed.step_notices import ANSWERS, STEPS, StepNotice
 
 _LOG = logging.getLogger(__name__)
 

@@ -16,14 +16,14 @@ from multiprocessing.connection import Connection
 from multiprocessing.util import Finalize
 from typing import Any
 
-from learner.concurrency.calls import OtherProcessError, serve_calls
 from learner.concurrency.cpu_time import cpu_seconds_of_thread
+from learner.concurrency.pipe_rpc import OtherProcessError, serve_calls
 from learner.concurrency.threads import start_thread
 from learner.serving.ingress.link import Link
 from learner.serving.ingress.main import Ends, Settings, run_ingress_process
 from learner.serving.ingress.ports import HeldAddress
 from learner.serving.reception import Reception
-from learner.serving.session import Patience
+from learner.serving.session import Timeouts
 from seed.addresses import address_of_process
 from seed.errors import ConfigError, SeedError, expected
 from seed.logs import take_record
@@ -50,7 +50,7 @@ class IngressProcesses:
         addresses: Sequence[str],
         on_failure: Callable[[BaseException], None],
         security: Security = PLAIN_TEXT,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         *,
         num_processes: int,
     ) -> None:
@@ -65,7 +65,7 @@ class IngressProcesses:
         self._addresses = addresses
         self._on_failure = on_failure
         self._security = security
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._num_processes = num_processes
         self._held: list[HeldAddress] = []
         self._supervisors: list[_Supervisor] = []
@@ -86,7 +86,7 @@ class IngressProcesses:
             self._held.append(HeldAddress(address))
         for index in range(self._num_processes):
             addresses = tuple(address_of_process(held.address, index) for held in self._held)
-            settings = Settings(addresses, self._security, self._patience, self._reception.limits)
+            settings = Settings(addresses, self._security, self._timeouts, self._reception.limits)
             self._supervisors.append(
                 _Supervisor(index, settings, self._reception, self._on_failure)
             )

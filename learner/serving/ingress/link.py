@@ -17,12 +17,12 @@ import numpy as np
 from learner.acting.batcher import Request
 from learner.serving.backend import Seats
 from learner.serving.reception import Reception
-from seed.notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 from seed.specs import EnvSpec
 from seed.step_memory import GroupMemory, map_groups, open_file
+from seed.step_notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 
 
-class _Session:
+class _SeatedActor:
     """One actor."""
 
     def __init__(self, slots: np.ndarray) -> None:
@@ -32,7 +32,7 @@ class _Session:
 
 
 class _Group(NamedTuple):
-    session: _Session
+    session: _SeatedActor
     slots: np.ndarray
     is_eval: bool
     memory: GroupMemory
@@ -47,7 +47,7 @@ class Link:
         self._reception = reception
         self._steps = steps
         self._answers = answers
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, _SeatedActor] = {}
         self._groups: dict[int, _Group] = {}
         self._lock = threading.Lock()
         self._is_cut = False
@@ -55,7 +55,7 @@ class Link:
     def seat(self, num_envs: int) -> Seats:
         """Gives an actor slots, as its reception does, with the same errors."""
         seats = self._reception.seat(num_envs)
-        self._sessions[int(seats.slots[0])] = _Session(seats.slots)
+        self._sessions[int(seats.slots[0])] = _SeatedActor(seats.slots)
         return seats
 
     def share_memory(

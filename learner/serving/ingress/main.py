@@ -12,11 +12,11 @@ import threading
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from learner.concurrency.calls import Caller, portable
+from learner.concurrency.pipe_rpc import Caller, portable
 from learner.serving.ingress.backend import OrderedCaller, RemoteBackend
 from learner.serving.limits import Limits
 from learner.serving.server import ServerThread
-from learner.serving.session import Patience
+from learner.serving.session import Timeouts
 from seed.allocator import keep_freed_memory
 from seed.errors import SeedError
 from seed.logs import forward_log
@@ -28,7 +28,7 @@ class Settings(NamedTuple):
 
     addresses: tuple[str, ...]
     security: Security
-    patience: Patience
+    timeouts: Timeouts
     limits: Limits
 
 
@@ -62,7 +62,7 @@ def run_ingress_process(settings: Settings, ends: Ends) -> None:
         settings.addresses,
         lambda error: calls.tell("failed", portable(error)),
         settings.security,
-        settings.patience,
+        settings.timeouts,
         settings.limits,
         shares_ports=True,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from learner.agents.base import Agent
 from learner.checkpoint import Checkpoint
-from learner.concurrency.calls import Caller, OtherProcessError, serve_calls
+from learner.concurrency.pipe_rpc import Caller, OtherProcessError, serve_calls
 from learner.concurrency.stopping import Stopped
 from learner.records import Completed
 from learner.training.base import TrainingSetup

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from learner.agents.registry import make_agent
 from learner.agents.steps import example_step
 from learner.checkpoint import load_checkpoint
-from learner.concurrency.calls import Caller, portable, serve_calls
+from learner.concurrency.pipe_rpc import Caller, portable, serve_calls
 from learner.concurrency.stopping import Stopped
 from learner.concurrency.threads import start_thread
 from learner.config.run_config import RunConfig

@@ -17,7 +17,7 @@ from learner.config.run_config import InferenceConfig
 from learner.reporting.metrics import Metrics
 from learner.service import Service, ServingConfig
 from learner.serving.limits import Limits
-from learner.serving.session import Patience
+from learner.serving.session import Timeouts
 from seed import wire
 from seed.channel import connect
 from seed.pb import inference_pb2 as pb
@@ -219,7 +219,7 @@ class Serving:
         self,
         directory: Path,
         admit: Callable[[EnvSpec], object] | None = None,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         limits: Limits | None = None,
         ingress_processes: int = 0,
         security: Security = PLAIN_TEXT,
@@ -233,7 +233,7 @@ class Serving:
         self._actors: list[FakeActor] = []
         self._service = _SlowService(
             ServingConfig(
-                patience=patience or Patience(),
+                timeouts=timeouts or Timeouts(),
                 limits=limits or Limits(),
                 ingress_processes=ingress_processes,
                 security=security,

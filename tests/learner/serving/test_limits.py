@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.serving.limits import Limits, Seldom
+from learner.serving.limits import Limits, LogLimiter
 from seed.errors import LearnerUnavailableError, error_from_status
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
@@ -112,7 +112,7 @@ def test_room_is_free_once_the_last_answer_is_given(serve: Serve) -> None:
 @in_one_process
 def test_streams_beyond_those_that_may_say_nothing_are_to_come_again(serve: Serve) -> None:
     """The actors that were welcomed notice nothing; a place that is left is taken."""
-    serving = serve(Limits(max_strangers=2))
+    serving = serve(Limits(max_pending_streams=2))
     neighbour = serving.actor()
     neighbour.start(1)
     silent = [serving.actor() for _ in range(2)]
@@ -148,7 +148,7 @@ def test_streams_that_wait_for_their_welcome_count_as_strangers(serve: Serve) ->
         assert go_on.wait(TIMEOUT_S)
         return "a-run"
 
-    serving = serve(Limits(max_strangers=2), admit)
+    serving = serve(Limits(max_pending_streams=2), admit)
     waiting = [serving.actor() for _ in range(2)]
     for actor in waiting:
         actor.send(hello(1))
@@ -165,7 +165,7 @@ def test_streams_that_wait_for_their_welcome_count_as_strangers(serve: Serve) ->
 def test_log_is_not_filled_by_who_comes_again_and_again() -> None:
     """One line in ten seconds."""
     now = [0.0]
-    log = Seldom(10.0, lambda: now[0])
+    log = LogLimiter(10.0, lambda: now[0])
     told = []
     for now[0] in (0.0, 1.0, 9.9, 10.0, 10.1, 25.0):
         told.append(log.is_due())

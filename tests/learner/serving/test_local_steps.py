@@ -15,9 +15,9 @@ import pytest
 
 from actors.shared_steps import SharedSteps, open_shared
 from seed import wire
-from seed.notices import STEPS, StepNotice
 from seed.pb import inference_pb2 as pb
 from seed.step_memory import MEMORY_METADATA
+from seed.step_notices import STEPS, StepNotice
 from seed.wire import EnvOutputs, Episode
 from tests.learner.builders import TIMEOUT_S, env_outputs
 from tests.learner.serving.support import HELD, INVALID, SPEC, FakeActor, Serving, step

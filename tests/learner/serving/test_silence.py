@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from learner.serving.limits import Limits
-from learner.serving.session import Patience, Session
+from learner.serving.session import ConnectedActor, Timeouts
 from seed import wire
 from seed.errors import WireError
 from seed.pb import inference_pb2 as pb
@@ -26,19 +26,19 @@ from tests.support import quiet_actor
 LATE = grpc.StatusCode.DEADLINE_EXCEEDED
 HELLO = wire.Hello(run_id="run", role=pb.ROLE_TRAIN, group_sizes=(1, 1), spec=SPEC)
 
-Serve = Callable[[Patience], Serving]
+Serve = Callable[[Timeouts], Serving]
 
 
 @pytest.fixture
 def serve(tmp_path: Path, ingress_processes: int) -> Iterator[Serve]:
-    """Starts a server with little patience of some kind."""
+    """Starts a server with little timeouts of some kind."""
     started: list[Serving] = []
 
-    def start(patience: Patience) -> Serving:
+    def start(timeouts: Timeouts) -> Serving:
         started.append(
             Serving(
                 tmp_path,
-                patience=patience,
+                timeouts=timeouts,
                 limits=Limits(max_envs=30_000),
                 ingress_processes=ingress_processes,
             )
@@ -74,7 +74,7 @@ def served_meanwhile(serving: Serving) -> Iterator[None]:
 
 def test_actor_that_never_says_hello_is_dropped(serve: Serve) -> None:
     """With a status on which an honest actor tries again; nobody waits for it meanwhile."""
-    serving = serve(Patience(hello_s=0.2))
+    serving = serve(Timeouts(hello_s=0.2))
     with served_meanwhile(serving):
         assert serving.actor().status() == (
             LATE,
@@ -84,7 +84,7 @@ def test_actor_that_never_says_hello_is_dropped(serve: Serve) -> None:
 
 def test_connection_without_a_word_is_closed(serve: Serve) -> None:
     """Before HTTP/2 has even begun, while others step."""
-    serving = serve(Patience(hello_s=0.2))
+    serving = serve(Timeouts(hello_s=0.2))
     address = serving.address.removeprefix("unix:")
     with served_meanwhile(serving), socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT_S)
@@ -96,7 +96,7 @@ def test_connection_without_a_word_is_closed(serve: Serve) -> None:
 @pytest.mark.parametrize("steps", [0, 2])
 def test_actor_that_no_longer_steps_is_dropped(serve: Serve, steps: int) -> None:
     """Others step on, and get its slots; it may come back as a new actor."""
-    serving = serve(Patience(step_s=1.0))
+    serving = serve(Timeouts(step_s=1.0))
     with served_meanwhile(serving):
         actor = serving.actor()
         actor.say_hello(2)
@@ -113,7 +113,7 @@ def test_actor_that_no_longer_steps_is_dropped(serve: Serve, steps: int) -> None
 def test_actor_that_waits_for_the_learner_is_not_silent() -> None:
     """A paused learner owes it answers, however long; only then its own time begins."""
     now = [0.0]
-    session = Session(HELLO, np.arange(2), lambda: now[0])
+    session = ConnectedActor(HELLO, np.arange(2), lambda: now[0])
     for group in range(2):
         now[0] += 1
         assert session.silent_s() == 1
@@ -129,7 +129,7 @@ def test_actor_that_waits_for_the_learner_is_not_silent() -> None:
 
 def test_answers_that_nobody_reads_do_not_pile_up() -> None:
     """One may wait for each group, and the welcome; then the stream ends."""
-    session = Session(HELLO, np.arange(2))
+    session = ConnectedActor(HELLO, np.arange(2))
     session.outbox.put_nowait(pb.ActResponse(welcome=pb.Welcome()))
     outputs = wire.decode_env_outputs(first(1).env_outputs, HELLO)
     for _ in range(2):
@@ -142,7 +142,7 @@ def test_answers_that_nobody_reads_do_not_pile_up() -> None:
 def test_actor_that_reads_nothing_is_dropped_though_it_takes_no_status(serve: Serve) -> None:
     """The transport holds what it can, then answers pile up; the status waits to be read."""
     size = 20_000
-    serving = serve(Patience(goodbye_s=0.2))
+    serving = serve(Timeouts(goodbye_s=0.2))
     neighbour, deaf = serving.actor(), serving.actor()
     neighbour.start(1)
     deaf.say_hello(size)
@@ -161,7 +161,7 @@ def test_actor_that_reads_nothing_is_dropped_though_it_takes_no_status(serve: Se
 
 def test_stopped_process_is_dropped_while_others_go_on(serve: Serve) -> None:
     """Its machine answers for it, but its transport gives no sign of life."""
-    serving = serve(Patience(ping_every_s=0.5, ping_answer_s=0.5))
+    serving = serve(Timeouts(ping_every_s=0.5, ping_answer_s=0.5))
     neighbour = serving.actor()
     neighbour.start(1)
     process = subprocess.Popen(

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-from learner.concurrency.calls import Caller, serve_calls
+from learner.concurrency.pipe_rpc import Caller, serve_calls
 from learner.serving.backend import Seats
 from learner.serving.ingress.backend import OrderedCaller, RemoteBackend
 from seed import wire

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.serving.session import Patience
+from learner.serving.session import Timeouts
 from seed.env_config import EnvConfig
 from seed_bench.links.tcp_proxy import TcpProxy
 from tests.support.counting_agent import CountingAgent
@@ -27,7 +27,7 @@ def harness(tmp_path: Path) -> Iterator[ActingHarness]:
         tmp_path,
         EnvConfig(env_id=ENV_ID),
         lambda spec: CountingAgent(UNROLL_LENGTH),
-        patience=Patience(ping_every_s=0.5, ping_answer_s=0.5),
+        timeouts=Timeouts(ping_every_s=0.5, ping_answer_s=0.5),
     ) as harness:
         yield harness
 
@@ -44,7 +44,7 @@ def test_latency_bounds_env_steps_by_those_in_flight(harness: ActingHarness, los
     assert 0 < harness.counters.env_steps <= NUM_ENVS * (round_trips + 1)
 
 
-def test_stream_survives_a_cut_shorter_than_the_learners_patience(tmp_path: Path) -> None:
+def test_stream_survives_a_cut_shorter_than_the_learners_timeout(tmp_path: Path) -> None:
     """What was under way arrives late; the actor never knew."""
     with (
         ActingHarness(

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from seed.notices import ANSWERS, STEPS, AnswerNotice, StepNotice
+from seed.step_notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 from tests.learner.builders import TIMEOUT_S, in_thread
 
 

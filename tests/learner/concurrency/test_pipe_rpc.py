@@ -6,7 +6,7 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from learner.concurrency.calls import Caller, OtherProcessError, serve_calls
+from learner.concurrency.pipe_rpc import Caller, OtherProcessError, serve_calls
 from learner.concurrency.stopping import Stopped
 from seed.errors import CheckpointError, ConfigError, expected
 from tests.learner.builders import TIMEOUT_S, in_thread

@@ -1,6 +1,6 @@
 """Measures what networks do to runs: docs/results/networks.json, and its tables.
 
-    python -m seed_bench.studies.networks --out docs/results/networks.json
+    python -m seed_bench.studies.links --out docs/results/networks.json
 
 A real `seed learner` and a real `seed actor` play over a network that delays, loses or cuts off
 packets below TCP. To make it takes root on Linux; elsewhere a proxy delays the bytes of TCP.
@@ -287,9 +287,9 @@ def _say(message: str) -> None:
 @exits_on_error("networks")
 def main(argv: Sequence[str]) -> int:
     """Measures, writes and prints; returns the exit code."""
-    args = tyro.cli(NetworksArgs, prog="python -m seed_bench.studies.networks", args=argv)
+    args = tyro.cli(NetworksArgs, prog="python -m seed_bench.studies.links", args=argv)
     results = json.loads(args.out.read_text()) if args.out.exists() else {}
-    results |= measure(args, shlex.join(["python", "-m", "seed_bench.studies.networks", *argv]))
+    results |= measure(args, shlex.join(["python", "-m", "seed_bench.studies.links", *argv]))
     args.out.write_text(json.dumps(results, indent=2) + "\n")
     print(tables(results))
     return 0

@@ -15,7 +15,7 @@ from seed.errors import ConfigError
 from seed_bench.links import packet_link
 from seed_bench.links.packet_link import PacketLink
 from seed_bench.links.proxy_link import ProxyLink
-from seed_bench.studies.networks import NetworksArgs, tables
+from seed_bench.studies.links import NetworksArgs, tables
 
 TIMEOUT_S = 30.0
 
@@ -160,7 +160,7 @@ def _namespaces() -> str:
 
 
 def test_tables_hold_every_measurement() -> None:
-    """One line each, as docs/networks.md shows them."""
+    """One line each, as docs/links.md shows them."""
     speed = {"envs": 128, "round_trip_ms": 50, "loss": 0.01, "env_steps_per_s": 2239.9}
     cut = {"seconds": 60.0, "dropped_after_s": 40.2, "steps_flow_after_healing_s": 12.34}
     results = {
