@@ -12,6 +12,7 @@ from typing import NamedTuple
 from learner.concurrency.stop_request import StopRequest
 from learner.config.args import TrainArgs
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.config.torchrun import Place
 from learner.local_actors import ActorProcesses
 from learner.main import run
@@ -54,7 +55,7 @@ def train(
       Exception: what a thread of the learner raised.
     """
     directory = Path(run_dir)
-    if not resume and (directory / "metrics.jsonl").exists():
+    if not resume and RunDir(directory).metrics.exists():
         raise ConfigError(expected("run_dir", "a new directory, or resume", directory))
     args = TrainArgs(
         config=config,

@@ -11,6 +11,7 @@ from torch import nn
 from learner.checkpoint import Checkpoint, load_checkpoint
 from learner.config.config_file import load_config
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from seed.errors import CheckpointError, ConfigError, expected
 
 
@@ -27,11 +28,11 @@ def load_run(path: Path) -> LoadedRun:
     Raises:
       ConfigError, CheckpointError: it is neither, or is broken.
     """
-    run_dir = path if (path / "config.yaml").exists() else path.parent.parent
-    if not (run_dir / "config.yaml").exists():
+    run = RunDir(path) if RunDir(path).config.exists() else RunDir(path.parent.parent)
+    if not run.config.exists():
         raise ConfigError(expected("RUN", "a run directory with a config.yaml", path))
-    config = load_config(run_dir / "config.yaml")
-    return LoadedRun(config, load_checkpoint(path / "checkpoints" if path == run_dir else path))
+    checkpoint = load_checkpoint(run.checkpoints if path == run.path else path)
+    return LoadedRun(load_config(run.config), checkpoint)
 
 
 def load_weights(network: nn.Module, checkpoint: Checkpoint) -> None:

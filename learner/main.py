@@ -13,7 +13,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from learner.acting.observers import make_observers
 from learner.agents.registry import check_classes
@@ -21,6 +20,7 @@ from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
 from learner.concurrency.stop_request import StopRequest
 from learner.config.args import LearnerArgs
 from learner.config.config_file import dump_config
+from learner.config.run_dir import RunDir
 from learner.config.torchrun import Place, local_address, place_from_environment
 from learner.device.setup import check_can_compile, device_of, set_up_torch
 from learner.local_actors import LocalActors
@@ -64,7 +64,7 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
         traceback.print_exception(error)
         return 1
     if args.json and not place.rank:
-        print(json.dumps(final | {"run_dir": os.fspath(_run_dir(args))}))
+        print(json.dumps(final | {"run_dir": os.fspath(_run_dir(args).path)}))
     elif not place.rank:
         print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
     return 0
@@ -74,9 +74,9 @@ def _name_of(place: Place) -> str:
     return "learner" if place.size == 1 else f"learner {place.rank}"
 
 
-def _run_dir(args: LearnerArgs) -> Path:
+def _run_dir(args: LearnerArgs) -> RunDir:
     assert args.run_dir is not None, "set where flags are parsed"
-    return args.run_dir
+    return RunDir(args.run_dir)
 
 
 def run(
@@ -125,7 +125,7 @@ def run(
             device=device,
             checkpoint=checkpoint,
             ranks=Ranks(place),
-            observers=make_observers(learner_config.observers, run_dir),
+            observers=make_observers(learner_config.observers, run_dir.path),
             on_built=write_config,
         )
         try:
@@ -142,7 +142,7 @@ def run(
 
 
 def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
-    directory = _run_dir(args) / "checkpoints"
+    directory = _run_dir(args).checkpoints
     return load_checkpoint(directory) if args.resume and was_ever_saved(directory) else None
 
 
@@ -157,15 +157,15 @@ def _config_writer(preset: str, args: LearnerArgs, place: Place) -> Callable[[],
       ConfigError: the directory cannot be written.
     """
     run_dir = _run_dir(args)
-    path = run_dir / "config.yaml"
+    path = run_dir.config
     write = functools.partial(dump_config, args.config, path, name=preset)
     try:
-        run_dir.mkdir(parents=True, exist_ok=True)
+        run_dir.path.mkdir(parents=True, exist_ok=True)
         if not place.rank and not path.exists():
             write()
     except OSError as error:
         wanted = "a directory that can be written"
-        got = f"{run_dir}: {error.strerror}"
+        got = f"{run_dir.path}: {error.strerror}"
         raise ConfigError(expected("run_dir", wanted, got)) from error
     return (lambda: None) if place.rank else write
 
@@ -194,9 +194,9 @@ def _open_sinks(
 ) -> Iterator[Sink]:
     """Opens one after the other, so that what is open can be closed if the next fails."""
     total = args.config.learner.total_env_steps
-    yield SteadySink(JsonlSink(_run_dir(args) / "metrics.jsonl"))
+    yield SteadySink(JsonlSink(_run_dir(args).metrics))
     resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
-    yield SteadySink(TensorBoardSink(_run_dir(args), resumed_at=resumed_at))
+    yield SteadySink(TensorBoardSink(_run_dir(args).path, resumed_at=resumed_at))
     if args.metrics_port is not None:
         yield PrometheusSink(args.metrics_host, args.metrics_port)
     is_seen = has_terminal and sys.stdout.isatty() and not args.json and args.log_format == "text"
@@ -223,10 +223,10 @@ def _text_log(sinks: list[Sink], name: str) -> Iterator[None]:
 
 def _start(learner: Learner, addresses: tuple[str, ...], security: Security) -> None:
     """Begins to serve, and says where."""
-    _LOG.info("run directory %s", learner.run_dir)
+    _LOG.info("run directory %s", learner.run_dir.path)
     if learner.counters.env_steps:
         steps = learner.counters.env_steps
-        _LOG.info("resuming %s at %s env steps", learner.run_dir, f"{steps:,}")
+        _LOG.info("resuming %s at %s env steps", learner.run_dir.path, f"{steps:,}")
     _LOG.info("listening on %s", ", ".join(learner.start(addresses, security)))
 
 

@@ -15,7 +15,6 @@ Acting gives unrolls to training through `experience`, training gives weights to
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +25,7 @@ from learner.acting.observers import StepObserver
 from learner.agents.registry import make_agent
 from learner.checkpoint import Checkpoint
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.reporting.counters import Counters
 from learner.reporting.metrics import Metrics
 from learner.service import Service, ServingConfig
@@ -46,7 +46,7 @@ class Learner:
         self,
         config: RunConfig,
         *,
-        run_dir: Path,
+        run_dir: RunDir,
         device: torch.device,
         checkpoint: Checkpoint | None = None,
         ranks: Ranks | None = None,
@@ -57,7 +57,7 @@ class Learner:
 
         Args:
           config: of the run; `ranks` that train together do a share of it each.
-          run_dir: where checkpoints go.
+          run_dir: where checkpoints, and batches that are not finite, go.
           device: of the networks.
           checkpoint: to go on from.
           ranks: the learners that train together.
@@ -109,7 +109,7 @@ class Learner:
                 self.config,
                 self.counters.progress,
                 self._ranks,
-                self.run_dir / "checkpoints",
+                self.run_dir,
                 LearnerHooks(self._acting_state, self.finished.set, self.fail),
             ),
             self.metrics,

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from learner.config.config_file import load_config
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.reporting.verdict import verdict
 from seed.env_config import env_settings_to_json
 from seed.errors import SeedError
@@ -160,7 +161,7 @@ def _measure_run(command: Sequence[str], run_dir: Path, seconds: float) -> Run:
         time_shares={k: v for k, v in last.items() if k.startswith("time/")},
         verdict=verdict(last) or "nothing was trained in the last second",
         inference_ms=last["inference/latency_ms_p50"],
-        envs_per_group=load_config(run_dir / "config.yaml").actor.envs_per_group,
+        envs_per_group=load_config(RunDir(run_dir).config).actor.envs_per_group,
     )
 
 
@@ -180,7 +181,7 @@ def _collect_reports(
 
 def _measure_parts(run_dir: Path, batch_size: int, seconds: float) -> dict[str, float]:
     """Returns the best CPU seconds per env step of each part, on one thread."""
-    config = load_config(run_dir / "config.yaml")
+    config = load_config(RunDir(run_dir).config)
     run = flags_of({"run": run_dir, "seconds": seconds})
     forward = ["seed_bench.parts.learner", "forward", *run, "--batch-sizes", str(batch_size)]
     return {

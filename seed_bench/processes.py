@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from learner.config.run_dir import RunDir
 from seed.errors import SeedError
 
 
@@ -40,6 +41,6 @@ def flags_of(values: Mapping[str, object]) -> list[str]:
 
 def reports_so_far(run_dir: Path) -> list[dict[str, Any]]:
     """Returns the reports of a run that goes on; a line that is half written is left out."""
-    path = run_dir / "metrics.jsonl"
+    path = RunDir(run_dir).metrics
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]

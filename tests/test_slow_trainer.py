@@ -16,6 +16,7 @@ import torch
 
 from learner.config.agent_config import R2D2Config, ReplayConfig, VTraceConfig
 from learner.config.run_config import ActorConfig, LearnerConfig, NetworkConfig, RunConfig
+from learner.config.run_dir import RunDir
 from learner.experience.replay.replay import TOLERANCE_BATCHES
 from learner.records import Completed, Unrolls, select_unrolls
 from learner.runtime import Learner
@@ -74,7 +75,9 @@ class SlowRun:
     def __init__(self, config: RunConfig, gate: Gate, emitted: Emitted, directory: Path) -> None:
         self.gate = gate
         self.emitted = emitted
-        self.learner = Learner(config, run_dir=directory / "run", device=torch.device("cpu"))
+        self.learner = Learner(
+            config, run_dir=RunDir(directory / "run"), device=torch.device("cpu")
+        )
         self.address = f"unix:{directory}/learner.sock"
         self.lag_max = 0.0
         self.report: dict[str, float] = {}

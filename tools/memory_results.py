@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from learner.config.config_file import load_config
+from learner.config.run_dir import RunDir
 from seed.env_config import EnvConfig
 from seed.errors import ConfigError, exits_on_error, expected, require
 from tools.results import (
@@ -86,8 +87,8 @@ def read_run(run: Path, success_return: float) -> MemoryRun:
     Raises:
       ConfigError: a file is missing or torn; the message names it.
     """
-    config = load_config(run / "config.yaml")
-    reports = read_reports(run / "metrics.jsonl")
+    config = load_config(RunDir(run).config)
+    reports = read_reports(RunDir(run).metrics)
     returns = read_evaluation(run / "eval.json", "returns")["returns"]
     evaluation = {
         "success_rate": sum(x >= success_return for x in returns) / len(returns),

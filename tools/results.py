@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from learner.config.config_file import load_config, load_provenance
+from learner.config.run_dir import RunDir
 from seed.errors import ConfigError, exits_on_error, expected
 from seed.provenance import describe_hardware
 
@@ -98,10 +99,10 @@ def _is_over_100_games(report: Report) -> bool:
 
 def summarise(run: Path, reports: list[Report], thresholds: Sequence[float]) -> dict[str, Any]:
     """Returns the object of docs/results/<name>.json."""
-    config = load_config(run / "config.yaml")
-    provenance = load_provenance(run / "config.yaml")
+    config = load_config(RunDir(run).config)
+    provenance = load_provenance(RunDir(run).config)
     last = reports[-1]
-    written = datetime.datetime.fromtimestamp(os.path.getmtime(run / "metrics.jsonl"), datetime.UTC)
+    written = datetime.datetime.fromtimestamp(os.path.getmtime(RunDir(run).metrics), datetime.UTC)
     returns = [report[RETURN] for report in reports if _is_over_100_games(report)]
     return {
         "command": provenance.get("command"),
@@ -187,7 +188,7 @@ def write_evidence(
 def main(argv: Sequence[str]) -> int:
     """Writes the JSON and the plot; returns the exit code."""
     args = tyro.cli(ResultsArgs, prog="python tools/results.py", args=argv)
-    reports = read_reports(args.run / "metrics.jsonl")
+    reports = read_reports(RunDir(args.run).metrics)
     summary = summarise(args.run, reports, args.thresholds)
     summary["command"] = args.command or summary["command"]
     if args.evaluation is not None:

@@ -14,6 +14,11 @@ class RunDir:
     path: Path
 
     @property
+    def name(self) -> str:
+        """What actors are told that they serve."""
+        return self.path.name
+
+    @property
     def config(self) -> Path:
         """The run's settings, and what it ran on."""
         return self.path / "config.yaml"

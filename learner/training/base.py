@@ -4,12 +4,12 @@
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from learner.agents.base import Agent
 from learner.checkpoint import Checkpoint
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.records import Completed
 from learner.reporting.progress import Progress
 from learner.training.ranks import Ranks
@@ -37,7 +37,7 @@ class TrainingSetup(NamedTuple):
     """Read for schedules and the budget; learner steps are counted there."""
     ranks: Ranks
     """The learners that train together."""
-    checkpoint_dir: Path
+    run_dir: RunDir
     """Where checkpoints are saved."""
     hooks: LearnerHooks
 

@@ -46,7 +46,7 @@ class LocalTraining:
           metrics: takes what the trainer measures.
           device: to train on.
         """
-        self._config, self._progress, self._ranks, self._checkpoint_dir, self._hooks = setup
+        self._config, self._progress, self._ranks, self._run_dir, self._hooks = setup
         self._metrics = metrics
         self._device = device
         self._save_due_at = time.monotonic() + self._config.learner.checkpoint_every_s
@@ -88,7 +88,7 @@ class LocalTraining:
         state = self._built.state_dict() | acting
         state["rng"] = acting["rng"] | {"torch": torch.get_rng_state()}
         path = save_checkpoint(
-            self._checkpoint_dir,
+            self._run_dir.checkpoints,
             self._progress.learner_steps,
             self._built.network.state_dict(),
             state,
@@ -129,7 +129,7 @@ class LocalTraining:
         )
 
     def _make_guard(self) -> FiniteGuard:
-        directory = self._checkpoint_dir.with_name("non_finite")
+        directory = self._run_dir.non_finite
         if self._ranks.size > 1:
             directory /= f"rank-{self._ranks.rank}"  # each has its own share of a batch
         limit = self._config.optimizer.max_non_finite_updates

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 import psutil
 
 from learner.checkpoint import load_checkpoint
+from learner.config.run_dir import RunDir
 from seed.errors import CheckpointError
 from seed_bench.links.tcp_proxy import TcpProxy
 
@@ -111,7 +112,7 @@ class Fleet:
     def new_reports(self) -> list[dict[str, Any]]:
         """Returns the reports made since the last call."""
         try:
-            with (self.run_dir / "metrics.jsonl").open("rb") as file:
+            with (RunDir(self.run_dir).metrics).open("rb") as file:
                 file.seek(self._reports_read)
                 # An unfinished line is read at the next call, or never if the learner was killed.
                 whole = file.read().rpartition(b"\n")[0]
@@ -131,7 +132,7 @@ class Fleet:
 
     def verify_checkpoints(self) -> Checkpoints:
         """Reads every checkpoint; none may be torn, and `latest` must name one."""
-        directory = self.run_dir / "checkpoints"
+        directory = RunDir(self.run_dir).checkpoints
         verified, broken = 0, []
         for path in directory.glob("[0-9]*"):
             try:
@@ -150,7 +151,7 @@ class Fleet:
     def unfinished_saves(self) -> set[int]:
         """Returns the inodes of checkpoints that are being written, or were never finished."""
         inodes = set()
-        for path in (self.run_dir / "checkpoints").glob(".tmp-[0-9]*"):
+        for path in (RunDir(self.run_dir).checkpoints).glob(".tmp-[0-9]*"):
             with contextlib.suppress(FileNotFoundError):  # renamed meanwhile
                 inodes.add(path.stat().st_ino)
         return inodes

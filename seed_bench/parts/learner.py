@@ -26,6 +26,7 @@ from learner.checkpoint import load_checkpoint
 from learner.config.agent_config import AgentConfig, R2D2Config
 from learner.config.config_file import load_config
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.device.setup import set_up_torch
 from learner.networks.torsos import lay_out
 from learner.records import Batch, Rows, Steps, Unrolls
@@ -124,8 +125,8 @@ def measure_train(args: TrainArgs) -> dict[str, float]:
 
 
 def _load(run: Path) -> tuple[RunConfig, EnvSpec]:
-    state = load_checkpoint(run / "checkpoints").state
-    return load_config(run / "config.yaml"), structure(state["spec"], EnvSpec)
+    state = load_checkpoint(RunDir(run).checkpoints).state
+    return load_config(RunDir(run).config), structure(state["spec"], EnvSpec)
 
 
 def _best_layout(network: nn.Module, work: Callable[[nn.Module], None], seconds: float) -> float:

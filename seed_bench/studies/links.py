@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import tyro
 
 from learner.config.config_file import load_config
+from learner.config.run_dir import RunDir
 from seed.errors import SeedError, exits_on_error, require
 from seed.provenance import evidence_header
 from seed_bench.bench_case import measure_env
@@ -201,7 +202,7 @@ def _row(network: Network, num_envs: int, reports: list[Report]) -> Report:
 
 def _group_s(run_dir: Path) -> float:
     """Returns the seconds in which an actor steps a group, measured alone."""
-    config = load_config(run_dir / "config.yaml")
+    config = load_config(RunDir(run_dir).config)
     return config.actor.envs_per_group * measure_env(config, seconds=2.0)
 
 

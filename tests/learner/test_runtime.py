@@ -12,6 +12,7 @@ from learner.agents.base import Agent
 from learner.agents.registry import make_agent
 from learner.checkpoint import Checkpoint
 from learner.config.run_config import ActorConfig, RunConfig
+from learner.config.run_dir import RunDir
 from learner.reporting.counters import Counters
 from learner.reporting.prometheus import PrometheusSink
 from learner.runtime import Learner
@@ -31,7 +32,7 @@ def learner(tmp_path: Path) -> Iterator[tuple[Learner, str]]:
         env=EnvConfig(env_id="CartPole-v1", env_kwargs='{"sutton_barto_reward": true}'),
         actor=ActorConfig(envs_per_group=3, num_groups=4),
     )
-    learner = Learner(config, run_dir=tmp_path / "a-run", device=torch.device("cpu"))
+    learner = Learner(config, run_dir=RunDir(tmp_path / "a-run"), device=torch.device("cpu"))
     (address,) = learner.start((f"unix:{tmp_path / 'learner.sock'}",), PLAIN_TEXT)
     yield learner, address
     learner.close()
@@ -122,7 +123,7 @@ def test_counters_of_a_resumed_process_begin_at_none(tmp_path: Path) -> None:
     state = {"counters": earlier.state_dict(), "spec": unstructure(SPEC), "wall_s": 3_600.0}
     resumed = Learner(
         RunConfig(),
-        run_dir=tmp_path,
+        run_dir=RunDir(tmp_path),
         device=torch.device("cpu"),
         checkpoint=Checkpoint(9_000, {}, state, tmp_path),
     )

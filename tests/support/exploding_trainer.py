@@ -1,9 +1,8 @@
 """A trainer process whose loss raises. Imported by the process that is spawned for it."""
 
-from pathlib import Path
-
 from learner.agents.vtrace import VTraceAgent
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.training.process.main import Ends, run_trainer_process
 
 
@@ -12,7 +11,7 @@ def explode(*_: object) -> None:
     raise RuntimeError("boom in the loss")
 
 
-def run_exploding_trainer(config: RunConfig, checkpoint_dir: Path, ends: Ends) -> None:
+def run_exploding_trainer(config: RunConfig, run_dir: RunDir, ends: Ends) -> None:
     """Does what `run_trainer_process` does until the first update."""
     VTraceAgent.loss = explode  # type: ignore[method-assign,assignment]
-    run_trainer_process(config, checkpoint_dir, ends)
+    run_trainer_process(config, run_dir, ends)

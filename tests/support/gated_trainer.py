@@ -9,13 +9,13 @@ import multiprocessing
 import queue
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import learner.training.loop
 import learner.training.process.handle
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.experience.base import Experience, Sample
 from learner.records import Unrolls, select_unrolls
 from learner.training.loop import _next_batch
@@ -83,6 +83,6 @@ def fingerprints(unrolls: Unrolls) -> list[int]:
     ]
 
 
-def _run_trainer_process(gate: Gate, config: RunConfig, directory: Path, ends: Ends) -> None:
+def _run_trainer_process(gate: Gate, config: RunConfig, run_dir: RunDir, ends: Ends) -> None:
     learner.training.loop._next_batch = gate.after(_next_batch)
-    run_trainer_process(config, directory, ends)
+    run_trainer_process(config, run_dir, ends)

@@ -23,6 +23,7 @@ from learner.agents.registry import make_agent
 from learner.config.agent_config import ReplayConfig
 from learner.config.presets import PRESETS
 from learner.config.run_config import ActorConfig, LearnerConfig, NetworkConfig, RunConfig
+from learner.config.run_dir import RunDir
 from learner.device.setup import set_up_torch
 from learner.records import Completed
 from learner.reporting.counters import Counters
@@ -85,7 +86,7 @@ class Lockstep:
         self._failures: list[BaseException] = []
         self._emitted: list[Completed] = []
         hooks = LearnerHooks(lambda: {"rng": {}}, lambda: None, self._failures.append)
-        setup = TrainingSetup(config, self._counters.progress, Ranks(), directory, hooks)
+        setup = TrainingSetup(config, self._counters.progress, Ranks(), RunDir(directory), hooks)
         self._training: Training = make_training(setup, self._metrics, self._device)
 
     def losses(self, num_updates: int) -> list[float]:

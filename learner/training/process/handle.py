@@ -46,7 +46,7 @@ class TrainerProcess:
         )
         self._process = context.Process(
             target=run_trainer_process,
-            args=(setup.config, setup.checkpoint_dir, ends),
+            args=(setup.config, setup.run_dir, ends),
             name="trainer",
             daemon=True,
         )

@@ -18,6 +18,7 @@ from learner.concurrency.pipe_rpc import Caller, portable, serve_calls
 from learner.concurrency.stopping import Stopped
 from learner.concurrency.threads import start_thread
 from learner.config.run_config import RunConfig
+from learner.config.run_dir import RunDir
 from learner.device.setup import set_up_torch
 from learner.reporting.metrics import Metrics
 from learner.reporting.progress import Progress
@@ -54,11 +55,11 @@ class SharedMemory(NamedTuple):
     weights: WeightCopies
 
 
-def run_trainer_process(config: RunConfig, checkpoint_dir: Path, ends: Ends) -> None:
+def run_trainer_process(config: RunConfig, run_dir: RunDir, ends: Ends) -> None:
     """Serves the learner process until that is done."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    training = _Training(config, checkpoint_dir, ends)
+    training = _Training(config, run_dir, ends)
     serve_calls(
         ends.calls,
         {
@@ -75,9 +76,8 @@ def run_trainer_process(config: RunConfig, checkpoint_dir: Path, ends: Ends) -> 
 class _Training:
     """The functions that the learner process calls, on the main thread."""
 
-    def __init__(self, config: RunConfig, checkpoint_dir: Path, ends: Ends) -> None:
+    def __init__(self, config: RunConfig, run_dir: RunDir, ends: Ends) -> None:
         self._config = config
-        self._checkpoint_dir = checkpoint_dir
         self._ends = ends
         self._events = Caller(ends.events)
         self._metrics = Metrics()
@@ -91,7 +91,7 @@ class _Training:
             on_finished=lambda: self._tell("finished"),
             on_failure=self._fail,
         )
-        setup = TrainingSetup(config, ends.progress, ends.ranks, checkpoint_dir, hooks)
+        setup = TrainingSetup(config, ends.progress, ends.ranks, run_dir, hooks)
         self._training = LocalTraining(setup, self._metrics, self._device)
 
     def build(self, spec: EnvSpec, checkpoint: Path | None) -> SharedMemory:

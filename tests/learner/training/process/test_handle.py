@@ -10,13 +10,14 @@ from pathlib import Path
 from learner.reporting.progress import Progress
 from learner.training.ranks import Ranks
 from learner.training.process.handle import TrainerProcess
+from learner.config.run_dir import RunDir
 from learner.training.base import LearnerHooks, TrainingSetup
 from learner.config.presets import PRESETS
 
 hooks = LearnerHooks(acting_state=dict, on_finished=print, on_failure=print)
 config = PRESETS["catch-vtrace"].config
 trainer = TrainerProcess(
-    TrainingSetup(config, Progress(), Ranks(), checkpoint_dir=Path("checkpoints"), hooks=hooks)
+    TrainingSetup(config, Progress(), Ranks(), run_dir=RunDir(Path("run")), hooks=hooks)
 )
 trainer.report()  # it is there, and deaf to SIGTERM
 raise SystemExit("something else went wrong")
