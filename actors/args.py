@@ -16,51 +16,53 @@ class ActorArgs:
 
     learner: str
     """Address of the learner, "host:port" or "unix:/path"; or several with commas between,
-    of learners that train together (torchrun): the actor serves one of them, by chance,
-    and goes on to the next when that is away."""
+    of learners that train together (torchrun): the actor serves one of them, drawn at
+    random, and tries the next one when it cannot reach that learner."""
     tls_ca: Path | None = None
-    """Speak TLS, to a learner whose certificate this PEM file vouches for."""
+    """Speak TLS. This PEM file holds the authority that signed the learner's certificate."""
     tls_cert: Path | None = None
-    """Mutual TLS: PEM file of the actor's certificate, for a learner that asks for one."""
+    """PEM file of the actor's certificate, for a learner that asks for one (mutual TLS)."""
     tls_key: Path | None = None
     """PEM file of the certificate's private key."""
     token_file: Path | None = None
     """File with the token that the learner asks for."""
     insecure: bool = False
-    """Send the token without TLS even to another machine: whoever is in between can
-    read it."""
+    """Send the token without TLS even to another machine. Everybody on the way between the
+    two machines can read it."""
     role: Literal["train", "eval"] = "train"
     """"train": steps are trained on. "eval": acts greedily, nothing is stored."""
     envs_per_group: int | None = None
-    """Environments stepped and sent together; None: what the learner asks for."""
+    """Environments that step together and travel in one message. None: as many as the
+    learner asks for."""
     num_groups: int | None = None
-    """Groups, of which one steps while the others wait for their actions; None:
-    what the learner asks for."""
+    """Groups of environments. One group steps while the others wait for their actions.
+    None: as many as the learner asks for."""
     env_threads: int = 1
-    """Threads that step one group, for environments that can use them (ALE/*)."""
+    """Threads that step one group. Only ALE/* can use more than one."""
     env_workers: int = 0
     """Processes that step one group, for environments that take milliseconds a step: about
     one for each free core. 0: this process steps them. ALE/* and environments that are
     registered as vectorised cannot use them."""
     video: Path | None = None
-    """Write the first full episode to this mp4 file; runs one environment only."""
+    """Write the first full episode to this mp4 file. The actor then runs one environment."""
     connect_timeout_s: float = 30.0
     """Seconds in which a learner must answer before the actor tries again."""
     max_backoff_s: float = 30.0
-    """Longest wait between two attempts to reach a learner that is away."""
+    """Longest wait in seconds between two attempts to reach a learner."""
     share_memory: bool = False
-    """Pass steps to a learner at a unix socket through memory rather than gRPC. Only where
-    both see the same processes: not between containers."""
+    """Pass steps to a learner at a unix socket through memory rather than gRPC. This needs a
+    learner that sees the actor's processes, so it does not work between containers."""
     exit_with_parent: int | None = None
-    """Id of the process that starts this actor: end when that ends, however it does."""
+    """Id of the process that starts this actor. The actor ends when that process ends, also by
+    kill -9."""
     metrics_port: int | None = None
-    """Serve this actor's counters to Prometheus at http://<metrics-host>:<port>/metrics;
-    0: any free port. None: not at all."""
+    """Serve this actor's counters to Prometheus at http://<metrics-host>:<port>/metrics.
+    0: any free port. None: serve no counters."""
     metrics_host: str = "127.0.0.1"
-    """Address of this machine to serve metrics at; 0.0.0.0 or :: for all."""
+    """Address of this machine to serve metrics at. 0.0.0.0 or :: means all addresses."""
     log_format: LogFormat = "text"
-    """"text": lines for people. "json": an object a line with time, level, process,
-    message and, after an error, exception."""
+    """"text": lines for people. "json": one object a line with time, level, process and
+    message, and after an error with exception."""
 
     def __post_init__(self) -> None:
         for address in self.addresses:
@@ -85,7 +87,7 @@ class ActorArgs:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where learners may be."""
+        """The addresses of the learners that the actor may serve."""
         return tuple(self.learner.split(","))
 
     @property

@@ -1,7 +1,7 @@
 """ALE/* games through ale-py's native vectorised emulator, every default set by name.
 
-Used by `envs.py`. Leaves frame stacking and reward clipping to the learner, so that
-one frame travels and returns stay true.
+Used by `envs.py`. Leaves frame stacking and reward clipping to the learner: only the newest
+frame travels, and episode returns are the game's own.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from gymnasium.vector.utils import batch_space
 from seed.env_config import AtariConfig
 from seed.errors import ConfigError, expected
 
-# ALE greets on stderr once per environment otherwise.
+# Without this ALE writes a greeting to stderr for each environment.
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 # Emulated frames per second of the console.
@@ -31,7 +31,7 @@ def make_atari(game: str, config: AtariConfig, *, num_envs: int, num_threads: in
       game: ROM name ("ms_pacman").
       config: the game's settings.
       num_envs: games that step together.
-      num_threads: threads that step them; ale-py caps it at the cores.
+      num_threads: threads that step them; ale-py takes no more than there are cores.
     """
     emulator = AtariVectorEnv(
         game,
@@ -51,8 +51,8 @@ def make_atari(game: str, config: AtariConfig, *, num_envs: int, num_threads: in
         frameskip=config.frame_skip,
         maxpool=config.max_pool,
         noop_max=config.noop_max,
-        # `episodic_life` resets the game at each lost life; `life_loss_info` does
-        # what papers mean: terminated, and the game goes on.
+        # `episodic_life` resets the game at each lost life. `life_loss_info` does as in
+        # the papers: the row is terminated, and the game goes on.
         episodic_life=False,
         life_loss_info=config.life_loss_terminal,
         reward_clipping=False,
@@ -64,9 +64,9 @@ def make_atari(game: str, config: AtariConfig, *, num_envs: int, num_threads: in
 class _Screens(VectorWrapper):
     """Drops the frame-stack axis of 1; with life-loss terminals adds info["is_first"].
 
-    A game's first frame number, frame_number - episode_frame_number, stays what it
-    is while the game goes on and changes with every reset. Nothing else tells the
-    two apart: `terminated` marks lost lives too, and some games go on at 0 lives.
+    A game's first frame number, frame_number - episode_frame_number, is constant in one
+    game and changes with every reset. Nothing else tells a lost life from the end of the
+    game: `terminated` marks both, and some games go on at 0 lives.
     """
 
     def __init__(self, env: AtariVectorEnv, *, games_outlive_terminated: bool) -> None:
@@ -81,7 +81,7 @@ class _Screens(VectorWrapper):
     def reset(
         self, *, seed: Any = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Starts a new game everywhere; returns (uint8 [E, H, W] or [E, H, W, 3], info)."""
+        """Starts E new games; returns (uint8 [E, H, W] or [E, H, W, 3], info)."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._game_starts = _game_starts(info)
         return observation[:, 0], info
@@ -103,10 +103,10 @@ def _game_starts(info: dict[str, Any]) -> np.ndarray:
 
 
 def make_rendered_atari(env_id: str, config: AtariConfig) -> gymnasium.Env:
-    """Returns one game with the same observations that can also be rendered in colour.
+    """Returns one game that has the same observations and can be rendered in colour.
 
-    Slower by half than the vectorised emulator, and starts with 1 to noop_max - 1
-    no-ops where that starts with 0 to noop_max - 1.
+    It takes half as long again as the vectorised emulator. It starts with 1 to
+    noop_max - 1 no-ops; the vectorised one starts with 0 to noop_max - 1.
     """
     if config.frame_skip > 1 and not config.max_pool:
         raise ConfigError(expected("max_pool", "True with video", config.max_pool))
@@ -124,7 +124,7 @@ def make_rendered_atari(env_id: str, config: AtariConfig) -> gymnasium.Env:
         noop_max=config.noop_max - 1,
         frame_skip=config.frame_skip,
         screen_size=config.screen_size,
-        # Marking lost lives serves training only; a video is of a whole game.
+        # A video shows a whole game; only training marks lost lives.
         terminal_on_life_loss=False,
         grayscale_obs=config.grayscale,
         grayscale_newaxis=False,

@@ -45,17 +45,17 @@ from seed.wire import (
 _MESSAGE_SLACK_BYTES = 64 * 1024
 _BYTES_PER_EPISODE = 32
 
-# A signal that arrives in the instant before a wait does not interrupt it: the
-# handler runs only when it ends. So no wait of the main thread is longer.
+# A signal that arrives just before a wait does not interrupt it: its handler runs only
+# when the wait ends. So no wait of the main thread is longer than this.
 LONGEST_WAIT_S = 0.2
 
 # How long the learner may take to end a stream that the actor has ended.
 _CLOSE_GRACE_S = 1.0
 
 _CHANNEL_OPTIONS = [
-    # A dead machine sends no FIN: notice within keepalive time + timeout. The
+    # A dead machine sends no FIN. These notice it within keepalive time + timeout. The
     # learner must allow pings as frequent as these while it sends nothing
-    # (grpc.http2.min_ping_interval_without_data_ms), else it ends the connection.
+    # (grpc.http2.min_ping_interval_without_data_ms), or it ends the connection.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
@@ -70,7 +70,7 @@ _CHANNEL_OPTIONS = [
 def open_channel(
     address: str, hello: Hello | None = None, security: Security = PLAIN_TEXT
 ) -> grpc.Channel:
-    """Returns a channel to "host:port" or "unix:/path", connected on first use.
+    """Returns a channel to "host:port" or "unix:/path" that connects on first use.
 
     Args:
       address: where the learner listens.
@@ -81,10 +81,10 @@ def open_channel(
 
 
 def channel_options(hello: Hello | None = None) -> list[tuple[str, int]]:
-    """Returns how an actor sets up gRPC.
+    """Returns the options of an actor's channel.
 
-    With `hello` messages are bounded by what its groups can send and receive; without
-    it gRPC's defaults hold.
+    `hello` bounds messages by the largest that its groups can send and receive. Without it
+    gRPC's own bounds hold.
     """
     options = list(_CHANNEL_OPTIONS)
     if hello is not None:
@@ -107,13 +107,13 @@ def _message_bytes(hello: Hello) -> tuple[int, int]:
 def fetch_task(
     channel: grpc.Channel, role: pb.Role, timeout_s: float, security: Security = PLAIN_TEXT
 ) -> pb.Task:
-    """Asks the learner what to do, showing it the token.
+    """Asks the learner for a task, and shows it the token.
 
     Raises:
-      LearnerUnavailableError: no answer, for now.
+      LearnerUnavailableError: the learner does not answer, for now.
       AccessError: the learner wants another token.
       IncompatibleError: the learner speaks another version.
-      WireError: a task without environments.
+      WireError: the task has no environments.
     """
     request = pb.GetTaskRequest(protocol_version=PROTOCOL_VERSION, role=role)
     with _translated_errors():
@@ -130,7 +130,7 @@ def fetch_task(
 
 
 def act_rpc(channel: Any) -> Any:
-    """Returns `Act` of a channel of either kind, for requests that are serialised already."""
+    """Returns `Act` of a grpc or grpc.aio channel; its requests are serialised already."""
     return channel.stream_stream(f"/{SERVICE}/Act", response_deserializer=pb.ActResponse.FromString)
 
 
@@ -141,10 +141,10 @@ class PolicyStream:
             stream.send(outputs)
             group, actions = stream.receive()
 
-    One thread uses it; another, its own, waits on the socket. For a signal that
-    interrupts a wait inside gRPC leaves the stream unusable, whereas one that
-    interrupts `receive` does no harm. Leaving the context ends the stream in at
-    most a second, whatever the learner does.
+    One thread uses it, and a thread of its own waits on the socket: a signal that
+    interrupts a wait inside gRPC would leave the stream unusable, but one that
+    interrupts `receive` does no harm. Leaving the context ends the stream within a
+    second, even if the learner does not answer.
     """
 
     def __init__(
@@ -156,11 +156,18 @@ class PolicyStream:
         *,
         shares_memory: bool = False,
     ) -> None:
-        """Opens the stream, showing the token, and waits for the welcome. With `shares_memory`
-        steps and answers go past it, if the learner is on this machine and agrees.
+        """Opens the stream, shows the token, and waits for the welcome.
+
+        Args:
+          channel: made with the options of `hello`.
+          hello: what the actor is and steps.
+          timeout_s: seconds to wait for the welcome.
+          security: holds the token.
+          shares_memory: asks the learner to pass steps and answers through memory; the
+            stream carries them if the learner is on another machine or refuses.
 
         Raises:
-          LearnerUnavailableError: no welcome within `timeout_s`, or no learner.
+          LearnerUnavailableError: no learner, or no welcome within `timeout_s`.
           AccessError: the learner wants another token.
           WireError, IncompatibleError: the learner refuses the hello.
         """
@@ -182,7 +189,7 @@ class PolicyStream:
             raise
 
     def send(self, outputs: EnvOutputs) -> None:
-        """Hands over one step of a group; a lost connection shows in `receive`."""
+        """Sends one step of a group. A lost connection is raised by `receive`."""
         if self._shared is not None:
             self._shared.send(outputs)
             return
@@ -196,14 +203,14 @@ class PolicyStream:
           WireError: either side sent what the other cannot accept.
         """
         if self._shared is not None:
-            with contextlib.suppress(EOFError):  # then the stream says why
+            with contextlib.suppress(EOFError):  # `_next` then raises the reason
                 while (answer := self._shared.receive(LONGEST_WAIT_S)) is None:
                     pass
                 return answer
         return decode_actions(self._next("actions").actions, self._hello)
 
     def close(self) -> None:
-        """Ends the stream; unanswered steps are dropped."""
+        """Ends the stream; steps without an answer are dropped."""
         self._requests.put(None)
         self._reader.join(_CLOSE_GRACE_S)
         self._call.cancel()
@@ -240,7 +247,7 @@ class PolicyStream:
         return None
 
     def _read(self) -> None:
-        """Passes on what the learner sends, and last the reason why it sends no more."""
+        """Queues what the learner sends, and last the error that ended the stream."""
         try:
             with _translated_errors():
                 for response in self._call:

@@ -1,6 +1,7 @@
 """Environment settings -> a group of environments.
 
-Called by the session before a stream is open. Importing it registers `seed/*`.
+Called by the session before it opens a stream, and by each worker process. Importing it
+registers `seed/*`.
 A new kind of environment gets a branch in `make_vector_env` and a line in
 tests/actors/test_env_contract.py.
 """
@@ -32,7 +33,7 @@ gymnasium.register("seed/TMaze-v0", entry_point="actors.games.t_maze:TMaze")
 
 
 def decode_settings(env_id: str, settings_json: str) -> EnvConfig:
-    """Returns what a learner's task asks for; raises ConfigError naming a bad setting."""
+    """Returns the environment of a learner's task; raises ConfigError naming a bad setting."""
     return dataclasses.replace(env_settings_from_json(settings_json or "{}"), env_id=env_id)
 
 
@@ -45,7 +46,7 @@ def make_group(
     num_threads: int = 1,
     num_workers: int = 0,
 ) -> EnvGroup:
-    """Returns the `index`-th group of an actor, with a seed of its own."""
+    """Returns the `index`-th group of an actor, with its own seed from `base_seed`."""
     vector_env = make_vector_env(
         config, num_envs=num_envs, num_threads=num_threads, num_workers=num_workers
     )
@@ -71,11 +72,11 @@ def make_vector_env(
     """Returns `num_envs` environments in NEXT_STEP autoreset.
 
     Args:
-      config: which environment. "ALE/*" takes the native emulator, an id that is
-        registered as vectorised only its own class, any other one copy per
+      config: which environment. "ALE/*" is stepped by the native emulator, an id with
+        only a vectorised class by that class, and any other id by one object for each
         environment.
       num_envs: environments that step together.
-      num_threads: threads that step them, where they can use more than one (ALE/*).
+      num_threads: threads that step them; only "ALE/*" uses more than one.
       num_workers: processes that step them; 0 for the calling process.
 
     Raises:
@@ -103,7 +104,7 @@ def make_single_env(config: EnvConfig) -> gymnasium.Env:
 
 
 def _registered(env_id: str) -> RegisteredEnv:
-    """Finds an id ("Env-v0", or "module:Env-v0" to import a module first)."""
+    """Returns the entry of an id: "Env-v0", or "module:Env-v0" to import a module first."""
     module, _, name = env_id.rpartition(":")
     try:
         if module:
@@ -116,7 +117,7 @@ def _registered(env_id: str) -> RegisteredEnv:
 
 def _make_env(registered: RegisteredEnv, kwargs: dict) -> gymnasium.Env:
     try:
-        # The checker warns about every oddity on stderr; what matters is checked here.
+        # The checker writes many warnings to stderr. `SpaceAdapter` checks what matters.
         return gymnasium.make(registered, disable_env_checker=True, **kwargs)
     except (TypeError, gymnasium.error.Error) as error:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """One group of environments: steps it and keeps its episode statistics.
 
-Used by the loop, in the actor's main thread. Leaves transport to the connection,
-and what an environment is to `envs.py`.
+Used by the loop, in the actor's main thread. Leaves transport to the connection, and
+making environments to `envs.py`.
 """
 
 from typing import Any
@@ -31,8 +31,8 @@ class EnvGroup:
 
     An environment whose games may go on after `terminated` (ALE with life-loss
     terminals) says in `info["is_first"]`, bool [E], which rows followed a reset.
-    There a game is known to be over only once the next has begun; its statistics
-    travel with row t+2 and span all its lives.
+    Only the first row of the next game shows that a game is over. So the statistics
+    travel with that row (t+2), and span all lives of the game.
     """
 
     def __init__(self, vector_env: VectorEnv, *, index: int, rng_seed: int) -> None:
@@ -41,7 +41,7 @@ class EnvGroup:
             raise SpecError(expected("autoreset_mode", AutoresetMode.NEXT_STEP, mode))
         self._env = vector_env
         self._index = index
-        # Seeds only the first reset: a seeded one costs ALE 20 times an unseeded one.
+        # Seeds only the first reset: in ALE a seeded one takes 20 times as long as another.
         self._reset_seed: int | None = rng_seed
         self._adapter = SpaceAdapter(
             vector_env.single_observation_space, vector_env.single_action_space
@@ -60,7 +60,7 @@ class EnvGroup:
         return self._adapter.spec
 
     def reset(self) -> EnvOutputs:
-        """Starts a fresh episode everywhere; unfinished ones leave no statistics."""
+        """Starts a new episode in every environment; drops the statistics of unfinished ones."""
         observation, _ = self._guarded(self._env.reset, seed=self._reset_seed)
         self._reset_seed = None
         self._returns.fill(0)
@@ -77,7 +77,7 @@ class EnvGroup:
         )
 
     def step(self, actions: np.ndarray) -> EnvOutputs:
-        """Applies `actions`, int64 [E]; those of rows that end an episode are ignored.
+        """Applies `actions`, int64 [E]; ignores those chosen from an episode's last row.
 
         Raises:
           SpecError: an action out of range.

@@ -1,7 +1,7 @@
-"""The double-buffered loop: step whichever group has its actions, send, repeat.
+"""The double-buffered loop: step the group whose actions have come, send, repeat.
 
-Runs in the actor's main thread. Knows nothing of gRPC: a test may stand in for the
-connection with a function behind a queue.
+Runs in the actor's main thread. Does not use gRPC: in a test a function behind a queue can
+be the connection.
 """
 
 import threading
@@ -18,25 +18,25 @@ class PolicyConnection(Protocol):
     """Where actions come from."""
 
     def send(self, outputs: EnvOutputs) -> None:
-        """Hands over one step of a group, without waiting for its answer."""
+        """Sends one step of a group, without waiting for its answer."""
         ...
 
     def receive(self) -> tuple[int, np.ndarray]:
-        """Waits for any answer: (group, actions [E])."""
+        """Waits for the next answer of any group: (group, actions int64 [E])."""
         ...
 
 
 def run_loop(
     groups: Sequence[EnvGroup], connection: PolicyConnection, stop: threading.Event
 ) -> None:
-    """Starts fresh episodes in all groups and steps them until `stop` is set.
+    """Starts new episodes in all groups and steps them until `stop` is set.
 
         group 0   step  send  ..............  step  send  ......
         group 1         step  send  ..............  step  send
         learner         ^ acts for 0  ^ acts for 1   ^ ...
 
-    While one group waits for its actions another steps. `stop` is looked at
-    between two steps, so a caller that sets it waits for one answer at most.
+    While one group waits for its actions another steps. The loop reads `stop` between
+    two steps, so it ends after one more answer at most.
     """
     for group in groups:
         connection.send(group.reset())

@@ -1,6 +1,6 @@
 """The `seed actor` command: flags -> an actor that runs until it is told to stop.
 
-Runs in the main thread of an actor process. Leaves the actor's life to `session.py`.
+Runs in the main thread of an actor process. Leaves connecting and stepping to `session.py`.
 """
 
 import logging
@@ -28,8 +28,8 @@ def main(argv: Sequence[str]) -> int:
 
     0 after SIGTERM or Ctrl-C, 1 after an error that waiting cannot cure.
     """
-    # KeyboardInterrupt also ends a wait for the learner. SIGINT may have been
-    # ignored by the shell that started us in the background.
+    # KeyboardInterrupt also ends a wait for the learner. SIGINT is set because a shell that
+    # starts a process in the background makes it ignore SIGINT.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     keep_freed_memory()
@@ -71,9 +71,9 @@ def run(args: ActorArgs, stop: threading.Event) -> None:
 
 
 def _watch_parent(parent: int) -> None:
-    """Sends this process SIGTERM once its parent has gone, even by kill -9.
+    """Sends this process SIGTERM once the process `parent` has ended, also by kill -9.
 
-    Told who that is: it may have gone before this process could have looked.
+    `parent` is given by its id, because it may end before this process can ask for it.
     """
 
     def watch() -> None:

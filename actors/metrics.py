@@ -1,6 +1,6 @@
-"""What an actor counts for Prometheus, served while `seed actor --metrics-port` runs.
+"""The counters of one actor, for Prometheus (`seed actor --metrics-port`).
 
-Counted in the actor's main thread, read by the HTTP server's.
+The actor's main thread counts; a thread of the HTTP server reads.
 """
 
 import contextlib
@@ -22,7 +22,11 @@ class ActorMetrics:
     """Counters of one actor process, at http://host:port/metrics until `close`."""
 
     def __init__(self, host: str, port: int) -> None:
-        """Begins to serve at `host`; port 0: any free one. Raises ConfigError."""
+        """Starts serving at `host` and `port`; port 0 takes any free one.
+
+        Raises:
+          ConfigError: the address cannot be used.
+        """
         registry = CollectorRegistry()
         self.env_steps = Counter(
             "seed_actor_env_steps", "actions applied to environments", registry=registry
@@ -41,12 +45,12 @@ class ActorMetrics:
         )
         self._server = MetricsServer(registry, host, port)
         self.url = self._server.url
-        """Where they are."""
+        """Address of the counters."""
         _LOG.info("metrics at %s", self.url)
 
     @contextlib.contextmanager
     def connected(self, num_envs: int) -> Iterator[None]:
-        """While in the context a learner serves `num_envs` environments."""
+        """Counts a stream that a learner welcomed, and `num_envs` environments until its end."""
         self.connections.inc()
         self.envs.set(num_envs)
         try:
@@ -55,7 +59,7 @@ class ActorMetrics:
             self.envs.set(0)
 
     def close(self) -> None:
-        """Stops to serve."""
+        """Stops serving the counters."""
         self._server.close()
 
 
@@ -67,13 +71,13 @@ class CountedConnection:
         self._metrics = metrics
 
     def send(self, outputs: EnvOutputs) -> None:
-        """Passes one step of a group on; only what followed from an action is an env step."""
+        """Sends one step of a group; a row that follows a reset is no env step."""
         self._metrics.env_steps.inc(len(outputs.rewards) - int(outputs.is_first.sum()))
         self._metrics.episodes.inc(len(outputs.episodes))
         self._connection.send(outputs)
 
     def receive(self) -> tuple[int, np.ndarray]:
-        """Passes an answer on."""
+        """Waits for an answer, and counts the seconds."""
         began_at = time.perf_counter()
         answer = self._connection.receive()
         self._metrics.waiting_s.inc(time.perf_counter() - began_at)

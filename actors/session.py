@@ -1,7 +1,7 @@
 """An actor's life: ask for a task, make environments, stream, and begin again.
 
-Runs in the actor's main thread. Environments outlive the connection, since they
-are dear to make; episodes do not. Leaves flags and exit codes to `main.py`.
+Runs in the actor's main thread. Environments take long to make, so they are kept when the
+connection is lost; their episodes are not. Leaves flags and exit codes to `main.py`.
 """
 
 import logging
@@ -30,7 +30,7 @@ _FIRST_BACKOFF_S = 0.5
 
 
 class _Work(NamedTuple):
-    """What of a task decides whether the environments at hand can serve it."""
+    """The part of a task that the environments depend on: an equal one keeps them."""
 
     env: EnvConfig
     envs_per_group: int
@@ -38,18 +38,18 @@ class _Work(NamedTuple):
 
 
 class ActorSession:
-    """Serves a learner, one of those it may go to, with one set of environments.
+    """Serves one of the learners in `args.addresses`, with one set of environments.
 
     run: +-> GetTask -> environments (kept if they fit) -> Act -> loop --+
          |                                                              |
          +------ wait, twice as long each time, up to max_backoff_s <---+
-                 (learner away: try the next; any other error ends the actor)
+                 (no learner there: try the next; any other error ends the actor)
     """
 
     def __init__(self, args: ActorArgs) -> None:
-        """Raises ConfigError: a file that the flags name, or the metrics' port, is no use."""
+        """Raises ConfigError: a file cannot be read, or the metrics' port cannot be used."""
         self._args = args
-        # In an order of its own, so that a fleet spreads over the learners.
+        # In random order, so that the actors of a fleet spread over the learners.
         self._addresses = deque(random.sample(args.addresses, len(args.addresses)))
         self._security = load_security(args.tls_files, args.token_file)
         self._role = pb.ROLE_TRAIN if args.role == "train" else pb.ROLE_EVAL
@@ -63,15 +63,15 @@ class ActorSession:
 
     @property
     def address(self) -> str:
-        """Of the learner that it serves now, or tries to."""
+        """Address of the learner that the actor serves now, or tries to reach."""
         return self._addresses[0]
 
     def run(self, stop: threading.Event) -> None:
         """Steps environments until `stop` is set.
 
         Raises:
-          SeedError: anything but a learner that is away; AccessError: one that is there,
-            but wants another token, certificate or TLS setting.
+          AccessError: the learner wants another token, certificate or TLS setting.
+          SeedError: any other error, except that no learner can be reached.
         """
         while not stop.is_set():
             try:
@@ -85,7 +85,7 @@ class ActorSession:
                 _wait(stop, delay_s)
 
     def close(self) -> None:
-        """Closes the environments, and serves metrics no more."""
+        """Closes the environments and stops serving metrics."""
         self._close_groups()
         if self._metrics is not None:
             self._metrics.close()
@@ -172,7 +172,7 @@ def _wait(stop: threading.Event, seconds: float) -> None:
 def backoff_delays_s(longest_s: float) -> Iterator[float]:
     """Yields seconds to wait: doubling up to `longest_s`, each 50 to 100 % of that.
 
-    The jitter keeps a thousand actors from returning in the same instant.
+    The jitter keeps a thousand actors from coming back at the same instant.
     """
     delay_s = min(_FIRST_BACKOFF_S, longest_s)
     while True:

@@ -1,7 +1,7 @@
-"""Steps to a learner on this machine, past gRPC: through memory that both map.
+"""Steps pass to a learner on this machine through memory that both map, without gRPC.
 
-Used by `PolicyStream` on the actor's main thread; learner/serving/local_steps.py draws what goes
-which way.
+Used by `PolicyStream`, in the actor's main thread. learner/serving/local_steps.py is the other
+end, and draws what passes.
 """
 
 import contextlib
@@ -20,10 +20,14 @@ from seed.wire import EnvOutputs, Hello
 
 
 class SharedSteps:
-    """One stream's memory, from its welcome to `close`."""
+    """The memory of one stream, from its welcome to `close`."""
 
     def __init__(self, places: str, hello: Hello) -> None:
-        """Opens what the learner made; raises OSError if it cannot be opened from here."""
+        """Opens the file and pipes at `places`, as the learner sent them.
+
+        Raises:
+          OSError: one of them cannot be opened from this process.
+        """
         file, steps, answers = places.split()
         with contextlib.ExitStack() as opened:
             memory = open_file(file)
@@ -37,7 +41,7 @@ class SharedSteps:
         self._answered: deque[int] = deque()
 
     def send(self, outputs: EnvOutputs) -> None:
-        """Hands over one step of a group; a learner that is gone shows in `receive`."""
+        """Writes one step of a group. `receive` tells if the learner has ended."""
         num_episodes = self._groups[outputs.group].write(outputs)
         notice = StepNotice(outputs.group, num_episodes, time.monotonic(), False)
         with contextlib.suppress(BrokenPipeError):
@@ -47,7 +51,7 @@ class SharedSteps:
         """Waits for the next answer: (group, actions [E]); None if there is none in time.
 
         Raises:
-          EOFError: the stream has ended; it says why.
+          EOFError: the learner has ended; the stream holds the reason.
         """
         if not self._answered:
             if not select.select([self._answers], [], [], timeout_s)[0]:
@@ -59,7 +63,7 @@ class SharedSteps:
         return group, self._groups[group].actions()
 
     def close(self) -> None:
-        """Lets go of the pipes; the memory goes with the last view of it."""
+        """Closes the pipes. The memory is freed with the last array that views it."""
         self._opened.close()
 
 
@@ -70,6 +74,6 @@ def open_shared(metadata: Iterable[tuple[str, str | bytes]], hello: Hello) -> Sh
             try:
                 return SharedSteps(places, hello)
             except OSError as error:
-                # The learner is in another container, say, or another user's.
+                # For example, the learner is in another container, or runs as another user.
                 logging.warning("no memory is shared with the learner: %s", error)
     return None

@@ -1,7 +1,7 @@
-"""Gymnasium spaces -> `seed.specs`, and vector observations -> arrays in that order.
+"""Gymnasium spaces -> `seed.specs`, and batched observations -> arrays in that order.
 
-Called once for each vectorised environment, and then on every step by its
-`EnvGroup`. Leaves the meaning of the numbers to the learner.
+Used by an `EnvGroup`, in the actor's main thread: once for the spec, then on every step.
+Leaves the meaning of the numbers to the learner.
 """
 
 from typing import Any
@@ -54,8 +54,7 @@ class SpaceAdapter:
         """Returns int64 [E] contiguous actions as the environment numbers them.
 
         Raises:
-          SpecError: an action out of range, which some environments (ALE) answer
-            by waiting forever.
+          SpecError: an action out of range. ALE would wait forever for a valid one.
         """
         num_values = self.spec.action.num_values
         actions = np.ascontiguousarray(actions, np.int64)
@@ -91,7 +90,7 @@ def _observation_spec(path: _Path, space: spaces.Space) -> ArraySpec:
         name=name,
         dtype=space.dtype.name,
         shape=tuple(space.shape),
-        # An empty array has no bounds; ArraySpec then refuses its shape.
+        # An empty array has no bounds. ArraySpec refuses its shape below.
         minimum=float(low.min()) if low.size else 0,
         maximum=float(high.max()) if high.size else 0,
     )

@@ -1,7 +1,7 @@
 """Writes the first full episode of one environment to an mp4 file.
 
-Runs inside the environment, in the actor's main thread. Needs OpenCV, which no
-other part of an actor does.
+Wraps the environment, in the actor's main thread. The only part of an actor that needs
+OpenCV.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ _DEFAULT_FRAMES_PER_S = 30
 
 
 class RecordFirstEpisode(gymnasium.Wrapper):
-    """Records from a reset to the end of that episode; a reset before it starts anew."""
+    """Records one episode, from its reset to its end. A reset before the end starts over."""
 
     def __init__(self, env: gymnasium.Env, path: Path) -> None:
         super().__init__(env)
@@ -30,7 +30,7 @@ class RecordFirstEpisode(gymnasium.Wrapper):
         self._finished = False
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Resets, and opens the file unless an episode is already in it."""
+        """Resets; starts the file unless it already holds a full episode."""
         result = self.env.reset(**kwargs)
         if not self._finished:
             self._release()
@@ -38,7 +38,7 @@ class RecordFirstEpisode(gymnasium.Wrapper):
         return result
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Steps, and adds a frame while the first episode lasts."""
+        """Steps; adds a frame until the first full episode ends."""
         result = self.env.step(action)
         if self._writer is not None:
             self._add_frame()
@@ -48,7 +48,7 @@ class RecordFirstEpisode(gymnasium.Wrapper):
         return result
 
     def close(self) -> None:
-        """Finishes the file with whatever it has."""
+        """Finishes the file with the frames so far."""
         self._release()
         super().close()
 

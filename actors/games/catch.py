@@ -1,4 +1,4 @@
-"""Catch: the smallest game that must be learnt from pixels ("seed/Catch-v0").
+"""Catch: a very small game that is learnt from pixels ("seed/Catch-v0").
 
 After bsuite's Catch (Osband et al. 2020). Used by tests and quick-start examples.
 """
@@ -33,7 +33,7 @@ class Catch(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Drops a ball from a random column, the paddle in the middle."""
+        """Puts the ball at the top of a random column, and the paddle in the middle."""
         super().reset(seed=seed)
         self._ball_row = 0
         self._ball_column = int(self.np_random.integers(COLUMNS))

@@ -1,4 +1,7 @@
-"""An environment that costs nothing, to measure everything else ("seed/Null-v0")."""
+"""An environment that takes no time, to measure all the rest ("seed/Null-v0").
+
+Used by `seed bench` and tests.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 
 
 class NullVectorEnv(VectorEnv):
-    """Emits the same preallocated zeros on every step, for all environments at once."""
+    """Returns the same array of zeros at every step, for all environments at once."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
@@ -28,7 +31,7 @@ class NullVectorEnv(VectorEnv):
           num_envs: environments that step together.
           shape: of the uint8 observation.
           num_actions: size of the Discrete action space.
-          episode_length: steps after which all are truncated; 0 for never.
+          episode_length: steps after which all episodes are truncated; 0 for never.
         """
         super().__init__()
         self.num_envs = num_envs
@@ -53,7 +56,7 @@ class NullVectorEnv(VectorEnv):
     def step(
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Returns the same, with rewards of 0 and all truncated at the episode's end."""
+        """Returns the same zeros and rewards of 0; all are truncated at the episode's end."""
         truncated = self._none
         if self._episode_length:
             # One more than the length: the step that resets.

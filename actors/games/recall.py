@@ -1,6 +1,7 @@
 """Recall: the smallest task that takes a memory ("seed/Recall-v0").
 
-A cue is shown once and asked for later. Used by tests and quick-start examples.
+The cue is shown at the first step and asked for at the last. Used by tests and quick-start
+examples.
 """
 
 from typing import Any
@@ -25,9 +26,9 @@ class Recall(gymnasium.Env):
         reward              0      0      0      0     +1 for c, else -1
         terminated                                     yes
 
-    The best return is 1. Blind guessing is right 1 time in k, and no policy without a
-    memory is better, provided that it does not see its last action: one that does can
-    act the cue at once and then repeat itself. info["is_success"] on the last step
+    The best return is 1. A guess is right 1 time in k. No policy without a memory is
+    better, unless it sees its last action: such a policy can take the cue as its first
+    action and then repeat its last action. info["is_success"] on the last step
     tells whether the answer was right.
     """
 
@@ -60,7 +61,7 @@ class Recall(gymnasium.Env):
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Takes no notice of `action` unless the answer is due."""
+        """Ignores `action` unless the answer is due."""
         is_answer = self._step == self._answer_at
         is_right = is_answer and int(action) == self._cue
         self._step += 1

@@ -1,4 +1,4 @@
-"""The corridor T-maze, in which a sign at the start tells the way at the end ("seed/TMaze-v0").
+"""The T-maze: a sign at the start tells where to turn at the end ("seed/TMaze-v0").
 
 After Bakker (2002), "Reinforcement Learning with Long Short-Term Memory". Used by
 tests and experiments.
@@ -34,18 +34,18 @@ class TMaze(gymnasium.Env):
     alike, so the position is not seen.
 
     Actions: 0 left, 1 right, 2 up, 3 down. Up and down at the junction end the
-    episode: +1 for the way that the sign told, -0.1 for the other. Everything else
-    costs 0.01, running into a wall included. After `time_limit` steps without a turn
+    episode: +1 for the side that the sign told, -0.1 for the other. Every other step
+    costs 0.01, also one into a wall. After `time_limit` steps without a turn
     the episode is truncated.
 
-    The best return is 1 - 0.01 * `length`; only an episode that found the goal has a
-    positive one. A policy without a memory finds it 1 time in 2 at best, even if it
+    The best return is 1 - 0.01 * `length`. Only an episode that found the goal has a
+    positive return. A policy without a memory finds it 1 time in 2 at best, even if it
     sees its last action and reward: the step that leads to the junction is always
     "right" and always costs the same. info["is_success"] on the last step tells
     whether the goal was found.
 
-    Unlike in the paper the goal is worth 1, not 4, and every step has its cost, so that
-    nothing is gained by standing still or by going back.
+    Unlike in the paper the goal is worth 1, not 4, and every step costs the same, so that
+    standing still and going back gain nothing.
     """
 
     observation_space = spaces.Box(0, 1, (4,), np.float32)

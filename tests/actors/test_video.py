@@ -62,7 +62,7 @@ def test_first_full_episode_is_recorded_and_no_more(tmp_path: Path) -> None:
     assert frames[0].shape == (32, 48, 3)
 
 
-def test_reset_before_the_end_starts_the_recording_anew(tmp_path: Path) -> None:
+def test_reset_before_the_end_starts_the_recording_over(tmp_path: Path) -> None:
     """A lost connection leaves no half episode in the file."""
     env = RecordFirstEpisode(Rendered(), tmp_path / "video.mp4")
     env.reset()

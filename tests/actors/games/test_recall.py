@@ -58,7 +58,7 @@ def test_nothing_after_the_first_observation_depends_on_the_cue(seed: int) -> No
         np.testing.assert_array_equal(episode, episodes[0])
 
 
-def test_question_looks_the_same_whatever_was_the_cue() -> None:
+def test_question_looks_the_same_for_every_cue() -> None:
     """Up to its noise: the one observation that a policy without memory answers from."""
     env, seen = Recall(num_cues=K, length=LENGTH), {}
     for seed in range(20):

@@ -85,7 +85,7 @@ def test_turn_on_the_last_step_counts() -> None:
     assert env.step(DOWN)[1:] == (1.0, True, False, {"is_success": True})
 
 
-def test_limit_starts_anew_with_every_episode() -> None:
+def test_limit_counts_the_steps_of_one_episode() -> None:
     """Steps of the last one do not count."""
     env = start(UP, time_limit=5)
     walk(env, [LEFT] * 4)
