@@ -35,6 +35,7 @@ def train(
     *,
     run_dir: Path | str,
     num_actors: int = 1,
+    env_workers: int = 0,
     num_eval_actors: int = 0,
     resume: bool = False,
 ) -> TrainResult:
@@ -47,6 +48,7 @@ def train(
       config: everything that the run is made of.
       run_dir: directory of the run's files; new, unless `resume`.
       num_actors: actor processes to start.
+      env_workers: processes with which each of them steps a group, for slow environments.
       num_eval_actors: further actor processes that only evaluate.
       resume: go on from the newest checkpoint in `run_dir`, if there is one, with `config`.
 
@@ -62,12 +64,14 @@ def train(
         run_dir=directory,
         resume=resume,
         num_actors=num_actors,
+        env_workers=env_workers,
         num_eval_actors=num_eval_actors,
     )
     actors = ActorProcesses(
         num_actors,
         num_eval_actors=num_eval_actors,
         log_dir=directory,
+        extra_args=("--env-workers", str(env_workers)),
         ingress_processes=config.learner.ingress_processes,
         share_memory=args.share_memory,
     )

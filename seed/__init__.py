@@ -31,6 +31,7 @@ def train(
     *,
     run_dir: Path | str,
     num_actors: int = 1,
+    env_workers: int = 0,
     num_eval_actors: int = 0,
     resume: bool = False,
 ) -> "TrainResult":
@@ -41,6 +42,7 @@ def train(
         config,
         run_dir=run_dir,
         num_actors=num_actors,
+        env_workers=env_workers,
         num_eval_actors=num_eval_actors,
         resume=resume,
     )

@@ -62,6 +62,7 @@ def _train(argv: Sequence[str]) -> int:
         args.num_actors,
         num_eval_actors=args.num_eval_actors,
         log_dir=args.run_dir,
+        extra_args=("--env-workers", str(args.env_workers)),
         token_file=args.token_file,
         ingress_processes=args.config.learner.ingress_processes,
         share_memory=args.share_memory,

@@ -91,6 +91,9 @@ class TrainArgs(LearnerArgs):
     """Actor processes to start on this machine."""
     share_memory: bool = True
     """Let the local actors pass their steps through memory rather than gRPC (Linux)."""
+    env_workers: int = 0
+    """Processes with which each local actor steps a group, for slow environments: see
+    `seed actor --help`. 0: the actor steps them itself."""
     num_eval_actors: int = 0
     """Further actor processes that only evaluate, for eval/return_mean in the reports:
     each plays 4 environments greedily with the newest weights. Their steps are neither
@@ -98,7 +101,7 @@ class TrainArgs(LearnerArgs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("num_actors", "num_eval_actors"):
+        for name in ("num_actors", "env_workers", "num_eval_actors"):
             require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
         num_envs = self.num_actors * self.config.actor.num_envs
         wanted = f"at least the {num_envs} environments of the local actors"

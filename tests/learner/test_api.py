@@ -47,3 +47,11 @@ def test_failure_of_a_thread_is_raised(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(RuntimeError, match="boom in the loss"):
         seed.train(short_run(), run_dir=tmp_path / "run")
     assert not {t.name for t in threading.enumerate()} & {"trainer", "inference", "server"}
+
+
+def test_local_actors_step_by_workers(tmp_path: Path) -> None:
+    """Each of the actors starts as many worker processes as asked for, and the run goes on."""
+    result = seed.train(short_run(), run_dir=tmp_path / "run", env_workers=2)
+    assert result.report["env_steps"] >= 2_000
+    log = (tmp_path / "run" / "actor-0.log").read_text()
+    assert "connected to run" in log
