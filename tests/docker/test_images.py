@@ -6,6 +6,7 @@ import sys
 import tomllib
 
 import pytest
+import setuptools
 
 from tests.support.tools import DOCKER, ROOT, run_tool
 
@@ -28,14 +29,20 @@ def test_requirements_follow_pyproject(role: str, has_torch: bool) -> None:
     assert any(line.startswith("torch") for line in requirements) == has_torch
 
 
+def packages_of_the_wheel() -> set[str]:
+    """Returns the packages that setuptools finds, by their dotted names."""
+    include = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+    return set(setuptools.find_packages(str(ROOT), include=include))
+
+
 def test_wheel_holds_every_package() -> None:
-    """An editable install finds a package that the list lacks; an image would not."""
-    found = {
+    """An editable install finds a folder without __init__.py; a wheel would lack it."""
+    folders = {
         ".".join(file.parent.relative_to(ROOT).parts)
-        for name in ("actors", "learner", "seed")
+        for name in ("actors", "learner", "seed", "seed_bench")
         for file in (ROOT / name).rglob("*.py")
     }
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == found
+    assert packages_of_the_wheel() == folders
 
 
 def test_build_context_holds_the_packages_and_nothing_else() -> None:
@@ -44,7 +51,7 @@ def test_build_context_holds_the_packages_and_nothing_else() -> None:
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
     allowed = {rule.removeprefix("!") for rule in rules if rule.startswith("!")}
-    packages = {name.split(".")[0] for name in PROJECT["tool"]["setuptools"]["packages"]}
+    packages = {name.split(".")[0] for name in packages_of_the_wheel()}
     files = {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "docker/requirements.py"}
     assert allowed == packages | files
 
