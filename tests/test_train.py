@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -34,6 +35,32 @@ def processes() -> Iterator[list[Process]]:
     yield started
     for process in started:
         process.end(signal.SIGKILL)
+
+
+# Where the trainer runs matters to few tests: a thread of the learner is ready a second sooner.
+IN_THREAD = ("--train-in", "thread")
+
+CATCH_R2D2 = ("train", "memory-r2d2", "--env-id", "seed/Catch-v0", "--report-every-s", 0.5)
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 2,000 steps with a network of 9 units. Tests work on copies."""
+    run_dir = tmp_path_factory.mktemp("finished") / "run"
+    flags = ("--total-env-steps", 2_000, "--hidden-sizes", 9, *IN_THREAD)
+    done = _run("train", "cartpole-vtrace", "--run-dir", run_dir, *flags)
+    assert done.returncode == 0, done.stderr
+    return run_dir
+
+
+@pytest.fixture(scope="module")
+def replay_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of Catch with a replay, ended by SIGTERM in mid training. Tests work on copies."""
+    run_dir = tmp_path_factory.mktemp("replay") / "run"
+    process = Process(*CATCH_R2D2, *ENDLESS, "--run-dir", run_dir)
+    process.read_until(r"[1-9]\d* updates")
+    assert process.end(signal.SIGTERM) == 0, process.output
+    return run_dir
 
 
 def test_run_completes_and_leaves_its_files(tmp_path: Path) -> None:
@@ -90,31 +117,28 @@ def test_replay_holds_as_many_sequences_as_asked_for(tmp_path: Path) -> None:
     """Once full, new ones take the place of the oldest."""
     done = _run(
         *("train", "memory-r2d2", "--run-dir", tmp_path / "run", "--report-every-s", 0.5),
-        *("--replay-capacity", 250, "--total-env-steps", 10_000),
+        *("--replay-capacity", 250, "--total-env-steps", 10_000, *IN_THREAD),
     )
     assert done.returncode == 0, done.stderr
     held = [report.get("replay/sequences", 0) for report in _reports(tmp_path / "run")]
     assert held[-1] == max(held) == 250
 
 
-def test_resumed_run_goes_on_with_its_replay(tmp_path: Path, processes: list[Process]) -> None:
+def test_resumed_run_goes_on_with_its_replay(
+    tmp_path: Path, processes: list[Process], replay_run: Path
+) -> None:
     """Training goes on at once; without the replay it first collects new sequences."""
-    run_dir = tmp_path / "run"
-    flags = ("--run-dir", run_dir, "--report-every-s", 0.5)
-    process = Process("train", "memory-r2d2", *flags, *ENDLESS)
-    processes.append(process)
-    process.read_until(r"[1-9]\d* updates")
-    assert process.end(signal.SIGTERM) == 0, process.output
+    run_dir = shutil.copytree(replay_run, tmp_path / "run", symlinks=True)
     held = int(_reports(run_dir)[-1]["replay/sequences"])
-
-    process = Process("train", "memory-r2d2", *flags, *ENDLESS, "--resume")
+    resume = (*CATCH_R2D2, *ENDLESS, "--run-dir", run_dir, "--resume")
+    process = Process(*resume)
     processes.append(process)
     assert int(process.read_until(r"replay: (\d+) sequences restored")[1]) >= held
     process.read_until(r"1 actors")
     assert process.end(signal.SIGTERM) == 0, process.output
 
     (run_dir / "checkpoints" / "latest" / "replay.safetensors").unlink()
-    process = Process("train", "memory-r2d2", *flags, *ENDLESS, "--resume")
+    process = Process(*resume, *IN_THREAD)
     processes.append(process)
     process.read_until(r"the checkpoint has no replay: training goes on after 200 new sequences")
     process.read_until(r"1 actors")
@@ -122,19 +146,13 @@ def test_resumed_run_goes_on_with_its_replay(tmp_path: Path, processes: list[Pro
 
 
 def test_run_survives_changes_and_damage_to_its_replay(
-    tmp_path: Path, processes: list[Process]
+    tmp_path: Path, processes: list[Process], replay_run: Path
 ) -> None:
-    """With other environments, a smaller replay, and compressed; then with a damaged file."""
-    run_dir = tmp_path / "run"
-    catch = (*("--env-id", "seed/Catch-v0"), *ENDLESS, "--run-dir", run_dir)
-    flags = ("train", "memory-r2d2", *catch, "--report-every-s", 0.5)
-    process = Process(*flags)
-    processes.append(process)
-    process.read_until(r"[1-9]\d* updates")
-    assert process.end(signal.SIGTERM) == 0, process.output
-
+    """With fewer environments, a smaller replay, and compressed; then with a damaged file."""
+    run_dir = shutil.copytree(replay_run, tmp_path / "run", symlinks=True)
+    resume = (*CATCH_R2D2, *ENDLESS, "--run-dir", run_dir, "--resume")
     changed = ("--envs-per-group", 3, "--replay-capacity", 210, "--replay-compression", "zstd")
-    process = Process(*flags, "--resume", *changed)
+    process = Process(*resume, *changed)
     processes.append(process)
     assert 150 < int(process.read_until(r"replay: (\d+) sequences restored")[1]) <= 216
     process.read_until(r"[1-9]\d* updates")
@@ -143,7 +161,7 @@ def test_run_survives_changes_and_damage_to_its_replay(
 
     with (run_dir / "checkpoints" / "latest" / "replay.safetensors").open("r+b") as file:
         file.truncate(1000)
-    process = Process(*flags, "--resume")
+    process = Process(*resume, *IN_THREAD)
     processes.append(process)
     process.read_until(r"replay cannot be used .*torn.* training goes on after 200 new sequences")
     process.read_until(r"1 actors")
@@ -153,19 +171,17 @@ def test_run_survives_changes_and_damage_to_its_replay(
 def test_run_killed_during_its_first_save_starts_again(tmp_path: Path) -> None:
     """What a supervisor does: the same command, with --resume; there is nothing to resume."""
     (tmp_path / "checkpoints" / ".tmp-7").mkdir(parents=True)
-    flags = ("--run-dir", tmp_path, "--resume", "--total-env-steps", 1_000)
+    flags = ("--run-dir", tmp_path, "--resume", "--total-env-steps", 1_000, *IN_THREAD)
     done = _run("train", "cartpole-vtrace", *flags, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["env_steps"] >= 1_000
     assert not list((tmp_path / "checkpoints").glob(".tmp-*"))
 
 
-def test_refused_resume_changes_nothing(tmp_path: Path) -> None:
+def test_refused_resume_changes_nothing(tmp_path: Path, finished_run: Path) -> None:
     """The run's own flags are still there for the next, which need not repeat them."""
-    run_dir = tmp_path / "run"
+    run_dir = shutil.copytree(finished_run, tmp_path / "run", symlinks=True)
     flags = ("train", "cartpole-vtrace", "--run-dir", run_dir, "--json")
-    done = _run(*flags, "--total-env-steps", 2_000, "--hidden-sizes", 9)
-    assert done.returncode == 0, done.stderr
     before = (run_dir / "config.yaml").read_text()
 
     done = _run(*flags, "--resume", "--total-env-steps", 9_000, "--hidden-sizes", 8)
@@ -208,7 +224,7 @@ def test_killed_local_actor_is_replaced(tmp_path: Path, processes: list[Process]
     """`seed train` goes on with a new actor when one is killed."""
     process = Process(
         *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run", *ENDLESS),
-        *("--report-every-s", 0.5),
+        *("--report-every-s", 0.5, *IN_THREAD),
     )
     processes.append(process)
     pid = process.read_until(r"local actor 0 is process (\d+)")[1]
@@ -225,7 +241,7 @@ def test_environment_that_does_not_exist_ends_the_run_with_its_name(tmp_path: Pa
     """An actor that cannot make its environment ends `seed train` with its message."""
     done = _run(
         *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run"),
-        *("--env-id", "NoSuchEnv-v0"),
+        *("--env-id", "NoSuchEnv-v0", *IN_THREAD),
     )
     assert done.returncode == 1
     assert "env_id" in done.stderr and "NoSuchEnv-v0" in done.stderr
@@ -244,7 +260,7 @@ def test_any_gymnasium_id_works_by_itself(tmp_path: Path) -> None:
     """A discrete observation space trains and evaluates with nothing but --env-id."""
     run_dir = tmp_path / "run"
     flags = ("--env-id", "FrozenLake-v1", "--total-env-steps", 2_000, "--run-dir", run_dir)
-    done = _run("train", "cartpole-vtrace", *flags)
+    done = _run("train", "cartpole-vtrace", *flags, *IN_THREAD)
     assert done.returncode == 0, done.stderr
     done = _run("eval", run_dir, "--episodes", 5, "--json")
     assert done.returncode == 0, done.stderr
@@ -331,10 +347,11 @@ def test_run_goes_on_when_an_ingress_process_is_killed(
     assert (run_dir / "actor-1.log").read_text().count("connected to run") == 1
 
 
-def test_training_in_a_thread_saves_and_resumes(tmp_path: Path) -> None:
+def test_training_in_a_thread_saves_and_resumes(tmp_path: Path, finished_run: Path) -> None:
     """As it does on a GPU; a run may change its mind when it is resumed."""
-    flags = ("train", "cartpole-vtrace", "--run-dir", tmp_path / "run", "--json")
-    for train_in, budget in (("thread", 5_000), ("process", 8_000), ("thread", 11_000)):
-        done = _run(*flags, "--train-in", train_in, "--total-env-steps", budget, "--resume")
+    run_dir = shutil.copytree(finished_run, tmp_path / "run", symlinks=True)
+    flags = ("train", "cartpole-vtrace", "--run-dir", run_dir, "--json", "--resume")
+    for train_in, budget in (("process", 5_000), ("thread", 8_000)):
+        done = _run(*flags, "--train-in", train_in, "--total-env-steps", budget)
         assert done.returncode == 0, done.stderr
         assert budget <= json.loads(done.stdout)["env_steps"] < budget + 3_000
