@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 TIMEOUT_S = 90.0
 # A run that would go on for hours.
@@ -23,11 +24,16 @@ class Process:
         )
         self.output = ""
 
-    def read_until(self, pattern: str) -> re.Match[str]:
-        """Blocks until a line matches; the test's own timeout ends a hang."""
+    def lines(self) -> Iterator[str]:
+        """Yields each line as it comes, until the output ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self.output += line
+            yield line
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        """Blocks until a line matches; the test's own timeout ends a hang."""
+        for line in self.lines():
             if match := re.search(pattern, line):
                 return match
         raise AssertionError(f"no line matches {pattern!r} in:\n{self.output}")
