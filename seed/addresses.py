@@ -15,7 +15,7 @@ _UNIX = "unix:"
 def check_address(field: str, address: str) -> None:
     """Raises ConfigError naming `field` if `address` is neither "host:port" nor "unix:PATH".
 
-    gRPC makes something of everything: "localhost" would be port 443.
+    gRPC would accept almost any text: it reads "localhost" as port 443.
     """
     if is_unix(address) and len(address) > len(_UNIX):
         return
@@ -25,7 +25,7 @@ def check_address(field: str, address: str) -> None:
 
 
 def check_metrics_port(port: int | None) -> None:
-    """Raises ConfigError if `port` is no TCP port; 0 is for any free one, None for none."""
+    """Raises ConfigError if `port` is no TCP port; 0 means any free port, None means no server."""
     if port is not None and not 0 <= port <= MAX_PORT:
         raise ConfigError(expected("metrics_port", f"0 .. {MAX_PORT}", port))
 
@@ -36,7 +36,7 @@ def is_unix(address: str) -> bool:
 
 
 def is_local(address: str) -> bool:
-    """Tells whether only this machine's own processes can be at the other end."""
+    """Tells whether only processes of this machine can connect to `address`."""
     if is_unix(address):
         return True
     host, _ = split_tcp(address)
@@ -60,9 +60,9 @@ def split_tcp(address: str) -> tuple[str, int]:
 
 
 def address_of_process(address: str, index: int) -> str:
-    """Returns where one of several processes listens that serve at `address` together.
+    """Returns the address of one of several processes that serve at `address` together.
 
-    They share a TCP port, but not a socket file: from the second process on, the path has
-    the process's index behind it.
+    They share a TCP port. A socket file cannot be shared: from the second process on, the
+    process's index is appended to the path.
     """
     return f"{address}-{index}" if is_unix(address) and index else address

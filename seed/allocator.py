@@ -6,7 +6,7 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
 _M_ARENA_MAX = -8
 
-# Freed memory at the end of the heap that a process keeps for what comes next.
+# Freed memory at the end of the heap that a process keeps for later allocations.
 _KEPT_BYTES = 1024 * 1024 * 1024
 
 
@@ -21,8 +21,8 @@ def keep_freed_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        # No buffer is mapped by itself. A threshold would not do: it can be no higher than
-        # 32 MiB, which is the images of 297 Atari rows.
+        # No buffer gets a mapping of its own. A threshold could not do this: its maximum is
+        # 32 MiB, the images of 297 Atari rows.
         mallopt(_M_MMAP_MAX, 0)
-        # The arenas of other threads give memory back whatever the thresholds say.
+        # The arenas of other threads return memory to the system under any threshold.
         mallopt(_M_ARENA_MAX, 1)

@@ -1,4 +1,4 @@
-"""Channels to a learner, and why one does not come about.
+"""Channels to a learner, and the reason why one cannot be connected.
 
 Used by the actor and the health check, in their main threads.
 """
@@ -15,7 +15,7 @@ from seed.addresses import is_unix, split_tcp
 from seed.errors import AccessError, expected
 from seed.security import Security, Tls
 
-# Of each step of finding out what is wrong: connecting, the handshake, the first byte.
+# Limit for each step of the diagnosis: connecting, the handshake, the first byte.
 _PROBE_TIMEOUT_S = 5.0
 
 
@@ -24,8 +24,8 @@ def connect(
 ) -> grpc.Channel:
     """Returns a channel to "host:port" or "unix:PATH", connected on first use.
 
-    A unix socket is never encrypted. The token is not the channel's but each call's:
-    `security.metadata`.
+    A unix socket is never encrypted. The token belongs to each call, not to the channel:
+    see `Security.metadata`.
     """
     tls = security.tls
     if tls is None or is_unix(address):
@@ -35,18 +35,19 @@ def connect(
 
 
 def access_problem(address: str, security: Security) -> AccessError | None:
-    """Returns why a learner that is there cannot be talked to; None if nothing shows why.
+    """Returns why the client cannot talk to a learner that is running; None if no reason is found.
 
-    gRPC tells a broken handshake from a learner that is away by its wording at most, and
-    some not at all. So this tries one with Python's own TLS:
+    gRPC reports a broken handshake almost as it reports an absent learner: at most the wording
+    differs. So this function tries a handshake with Python's own TLS:
 
         we        learner   what happens
-        plain     TLS       the handshake succeeds: it speaks TLS
-        TLS       plain     what it answers is no TLS
-        TLS       TLS       its certificate does not hold, and Python says why
-        TLS       mutual    after the handshake it hangs up on our certificate, or on none
+            plain     TLS       the handshake succeeds: the learner speaks TLS
+            TLS       plain     the learner's answer is not TLS
+            TLS       TLS       the learner's certificate is not accepted; Python says why
+            TLS       mutual    after the handshake the learner hangs up: our certificate is
+                                missing or not accepted
 
-    Takes seconds where somebody listens and says nothing.
+    Takes seconds if the other end accepts the connection and sends nothing.
     """
     if is_unix(address):
         return None
@@ -69,7 +70,7 @@ def _try_our_tls(address: str, tls: Tls) -> str | None:
     files = tls.files
     try:
         context = _client_context(tls)
-        # A learner that stops hangs up, too, but does not answer a second time.
+        # A stopping learner hangs up too, but it does not accept a second connection.
         if _is_spoken_to(address, context) or _is_spoken_to(address, context):
             return None
     except ssl.SSLCertVerificationError as error:
@@ -87,7 +88,7 @@ def _try_our_tls(address: str, tls: Tls) -> str | None:
 
 
 def _client_context(tls: Tls) -> ssl.SSLContext:
-    """Returns settings that accept whom gRPC accepts."""
+    """Returns settings that accept the same certificates as gRPC."""
     assert tls.ca is not None, "the flags were checked"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -98,9 +99,9 @@ def _client_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _is_spoken_to(address: str, context: ssl.SSLContext) -> bool:
-    """Tells whether the learner says something once the connection is encrypted.
+    """Tells whether the learner sends data once the connection is encrypted.
 
-    A gRPC server speaks first, unless it hangs up. Raises OSError without a handshake.
+    A gRPC server speaks first, unless it hangs up. Raises OSError if the handshake fails.
     """
     context.set_alpn_protocols(["h2"])
     host, port = split_tcp(address)

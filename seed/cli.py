@@ -1,7 +1,7 @@
 """The `seed` command: parse, then hand over to a role's main.
 
-The one file of this package that imports the other two, inside the functions that
-need them: `seed actor` must work where torch is not installed.
+The only file of this package that imports the other two packages. It does so inside the
+functions that need them: `seed actor` must work where torch is not installed.
 """
 
 import importlib.util
@@ -35,10 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _search_current_folder() -> None:
-    """Lets module:Name, and an environment's module:id, be a module in the current folder.
+    """Lets module:Name, and an environment's module:id, name a module in the current folder.
 
-    `python -m seed.cli` searches it already; the console script `seed` does not. The processes
-    that a run starts inherit the folder, or what is searched.
+    `python -m seed.cli` already searches the current folder; the console script `seed` does not.
+    The processes that a run starts inherit the current folder or the search path.
     """
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.insert(0, os.getcwd())
@@ -138,7 +138,7 @@ COMMANDS: dict[str, tuple[str, Command]] = {
 def _help() -> str:
     lines = ["usage: seed COMMAND ...", "", "commands:"]
     lines += [f"  {name:8} {text}" for name, (text, _) in COMMANDS.items()]
-    lines += ["", "`seed COMMAND --help` tells more about each."]
+    lines += ["", "`seed COMMAND --help` tells more about a command."]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Which environment to step, and how it is set up: what a learner's task tells its actors.
+"""Which environment to step, and its settings: the part of a learner's task that actors read.
 
 Read by both sides. Travels as the JSON of `Task.env_settings_json`.
 """
@@ -95,7 +95,7 @@ def env_settings_from_json(text: str) -> EnvConfig:
     """Returns the settings in `text`; an unknown key or wrong type is a ConfigError."""
     try:
         plain = json.loads(text)
-    # Numbers of thousands of digits, and brackets in brackets in brackets.
+    # Numbers of thousands of digits (ValueError) and deeply nested brackets (RecursionError).
     except (ValueError, RecursionError) as error:
         raise ConfigError(expected("env_settings_json", "JSON", error)) from error
     return structure(plain, EnvConfig, "env_settings_json")

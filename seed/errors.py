@@ -5,10 +5,10 @@
     |-- SpecError              spaces or shapes that this system cannot serve
     |-- WireError              a message that breaks protos/inference.proto
     |-- IncompatibleError      two sides that differ in version, specs or shapes
-    |-- AccessError            a side that does not prove who it is, or speaks no TLS
-    |-- SilenceError           a peer that says nothing for too long
-    |-- LearnerUnavailableError  no learner at the address, for now
-    |-- NonFiniteLossError     training that gives no numbers any more
+    |-- AccessError            a side that does not prove its identity, or does not speak TLS
+    |-- SilenceError           a peer that sends nothing for too long
+    |-- LearnerUnavailableError  no learner answers at the address, for now
+    |-- NonFiniteLossError     training whose losses or gradients are no longer finite
     |-- CheckpointError        a checkpoint that is missing, torn or of another run
     `-- EnvironmentFailedError an environment that keeps raising
 
@@ -44,11 +44,11 @@ class IncompatibleError(SeedError):
 
 
 class AccessError(SeedError):
-    """A side that does not prove who it is, or does not speak TLS where the other does."""
+    """A side that does not prove its identity, or does not speak TLS where the other side does."""
 
 
 class SilenceError(SeedError):
-    """A peer that says nothing for too long."""
+    """A peer that sends nothing for too long."""
 
 
 class LearnerUnavailableError(SeedError):
@@ -56,7 +56,7 @@ class LearnerUnavailableError(SeedError):
 
 
 class NonFiniteLossError(SeedError):
-    """Training that gives no numbers any more."""
+    """Training whose losses or gradients are no longer finite."""
 
 
 class CheckpointError(SeedError):
@@ -68,7 +68,7 @@ class EnvironmentFailedError(SeedError):
 
 
 def expected(field: str, wanted: object, got: object) -> str:
-    """Returns the one sentence in which every refusal is worded."""
+    """Returns the one form of sentence in which every refusal is worded."""
     return f"{field}: expected {wanted}, got {got}"
 
 
@@ -108,7 +108,7 @@ _STATUS_OF: dict[type[SeedError], grpc.StatusCode] = {
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
 }
 
-# What an actor can only retry: the learner is away, overloaded or restarting.
+# Errors after which an actor can only retry: the learner is away, overloaded or restarting.
 _TRANSIENT = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -133,7 +133,7 @@ def error_from_status(code: grpc.StatusCode, details: str) -> SeedError:
     """Returns the error an actor raises for the status that ended its call.
 
     Transient statuses become `LearnerUnavailableError` (wait and retry), the
-    others the error that the learner raised (give up and say why).
+    others the error that the learner raised (report it and give up).
     """
     if code in _TRANSIENT:
         return LearnerUnavailableError(f"{code.name}: {details}")

@@ -1,7 +1,7 @@
-"""Large observations past protobuf, which copies a bytes field four times on its way.
+"""Carries large observations past protobuf, which copies a bytes field four times.
 
-The bytes are those of protos/inference.proto: any protobuf library reads what
-`join_request` writes, and `parse_request` reads what any of them writes. Called for
+The bytes are those of protos/inference.proto: any protobuf library can read the output of
+`join_request`, and `parse_request` can read the output of any protobuf library. Called for
 every message by the actor and by the learner's server thread; `seed/wire.py` says what
 the fields hold.
 """
@@ -38,12 +38,12 @@ _OBSERVATIONS_TAG = _bytes_tag(pb.EnvOutputs.OBSERVATIONS_FIELD_NUMBER)
 
 
 class Request(NamedTuple):
-    """An ActRequest as it came."""
+    """A received ActRequest."""
 
     message: pb.ActRequest
-    """Its `env_outputs.observations` may be missing."""
+    """The request; its `env_outputs.observations` may be empty."""
     observations: Sequence[Buffer]
-    """They are here, as a rule as views of what was received."""
+    """The buffers of that field, usually views of the received bytes."""
 
 
 def join_request(outputs: pb.EnvOutputs, observations: Sequence[np.ndarray]) -> bytes:
@@ -64,12 +64,12 @@ def join_request(outputs: pb.EnvOutputs, observations: Sequence[np.ndarray]) -> 
 
 
 def parse_request(data: bytes) -> Request:
-    """Returns the ActRequest in `data`; raises WireError if that is none."""
+    """Returns the ActRequest in `data`; raises WireError if `data` holds none."""
     try:
         return _parse_step(data)
     except (DecodeError, _NotPlain):
         pass
-    # A hello; or a step that protobuf allows though no library writes it so.
+    # A hello; or a step in an order that protobuf allows but no library writes.
     try:
         message = pb.ActRequest.FromString(data)
     except DecodeError as error:
@@ -131,7 +131,7 @@ def _encode_varint(value: int) -> bytes:
 
 
 def _decode_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Returns (value, index behind it)."""
+    """Returns (value, index of the first byte after it)."""
     value = shift = 0
     while at < len(data) and shift <= _LAST_VARINT_SHIFT:
         byte = data[at]

@@ -1,7 +1,7 @@
 """The `seed health` command: whether a learner serves, by the standard gRPC health service.
 
-For the health checks of containers, which need an exit code and no further program.
-Sends no token: the learner answers health checks without. Never torch.
+For the health checks of containers, which need an exit code and no additional program.
+Sends no token: the learner answers health checks without one. Imports no torch.
 """
 
 import sys
@@ -26,9 +26,9 @@ class HealthArgs:
     learner: tyro.conf.Positional[str] = "127.0.0.1:50051"
     """Address of the learner: "host:port" or "unix:/path"."""
     service: str = ""
-    """"": the learner as a whole. "seed.v1.Inference": its one service."""
+    """"": the learner as a whole. "seed.v1.Inference": its only service."""
     timeout_s: float = 5.0
-    """Seconds in which it must answer."""
+    """Seconds in which the learner must answer."""
     tls_ca: Path | None = None
     """Speak TLS, to a learner whose certificate this PEM file vouches for."""
     tls_cert: Path | None = None
@@ -48,7 +48,7 @@ class HealthArgs:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Prints the learner's status, or why there is none; returns the exit code."""
+    """Prints the learner's status, or the error; returns the exit code."""
     args = tyro.cli(HealthArgs, prog="seed health", args=list(argv))
     security = load_security(args.tls_files, None)
     try:
@@ -64,8 +64,8 @@ def ask(args: HealthArgs, security: Security) -> health_pb2.HealthCheckResponse.
     """Returns the learner's answer.
 
     Raises:
-      AccessError: it is there, but wants other TLS settings.
-      SeedError: it does not answer, or has no such service.
+      AccessError: the learner runs, but its TLS settings differ.
+      SeedError: the learner does not answer, or has no such service.
     """
     request = health_pb2.HealthCheckRequest(service=args.service)
     with connect(args.learner, security) as channel:

@@ -1,4 +1,4 @@
-"""The log as JSON, for machines that gather it; for people each process has its own lines.
+"""The log as JSON, for programs that collect logs; for people each process has its own format.
 
 Used by the main thread of each process.
 """
@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        elif record.exc_text:  # all there is of another process's
+        elif record.exc_text:  # a record of another process has only the text
             fields["exception"] = record.exc_text
         return json.dumps(fields)
 
@@ -51,9 +51,9 @@ def portable_record(record: logging.LogRecord) -> logging.LogRecord:
 
 
 def forward_log(send: Callable[[logging.LogRecord], object]) -> None:
-    """Sends what is logged in this process, from now on, to the one that knows where logs go.
+    """Sends every later log record of this process to the process that writes the log.
 
-    That one passes the records on to `take_record`.
+    The receiver passes each record to `take_record`.
     """
 
     class Forwarding(logging.Handler):
@@ -75,9 +75,10 @@ def take_record(record: logging.LogRecord) -> None:
 
 @contextlib.contextmanager
 def json_log(process: str) -> Iterator[None]:
-    """Writes all records to stderr as JSON while in the context; an error that ends it last.
+    """Writes all records to stderr as JSON inside the context.
 
-    The error goes on: whoever started the process turns it into an exit code.
+    An error that ends the context is logged last, then raised: the caller turns it into an
+    exit code.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter(process))
@@ -87,7 +88,7 @@ def json_log(process: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # What a user can mend is told without a traceback, as on a terminal.
+        # An error that the user can fix is logged without a traceback, as on a terminal.
         is_plain = isinstance(error, SeedError) and not isinstance(error, EnvironmentFailedError)
         root.critical("%s", error, exc_info=None if is_plain else error)
         raise

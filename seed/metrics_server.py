@@ -12,10 +12,10 @@ class MetricsServer:
     """Serves a registry at http://host:port/metrics on threads of its own."""
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
-        """Begins to serve.
+        """Starts serving.
 
         Args:
-          registry: what is served; not the library's global one, which would add its own.
+          registry: what to serve; the library's global registry would add its own metrics.
           host: address of this machine.
           port: 0: any free one.
 
@@ -32,7 +32,7 @@ class MetricsServer:
         self.url = f"http://{shown}:{self._server.server_port}/metrics"
 
     def close(self) -> None:
-        """Stops to serve."""
+        """Stops serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -48,7 +48,7 @@ def evidence_header(command: str) -> dict[str, Any]:
     """Returns the fields with which every file of docs/results/ begins.
 
     Args:
-      command: the one that makes the file.
+      command: the command that makes the file.
     """
     return {
         "command": command,
@@ -67,7 +67,7 @@ def describe_hardware() -> str:
 def num_cores() -> int:
     """Returns the number of cores that this process may use.
 
-    A container may be pinned to a few of the machine's.
+    A container may be restricted to some of the machine's cores.
     """
     if not hasattr(psutil.Process, "cpu_affinity"):  # macOS pins no process
         return psutil.cpu_count() or 1
@@ -77,7 +77,7 @@ def num_cores() -> int:
 def git_commit() -> str | None:
     """Returns the source tree's commit, "-dirty" appended if it was changed; None outside git.
 
-    A container image has no repository: SEED_GIT_COMMIT is set to the commit when it is built.
+    A container image has no repository: its build sets SEED_GIT_COMMIT to the commit.
     """
     if told := os.environ.get("SEED_GIT_COMMIT"):
         return told

@@ -1,7 +1,7 @@
-"""Keeps gRPC's own log, which no --log-format reaches, to errors. Imported for that effect.
+"""Limits gRPC's own log to errors, because --log-format cannot reach it.
 
-Only before gRPC itself is imported does it have any. GRPC_VERBOSITY=INFO brings back its
-news, of every failed TLS handshake for one.
+Import this module before gRPC; a later import has no effect. GRPC_VERBOSITY=INFO restores
+gRPC's messages, for example those about failed TLS handshakes.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""What each side proves itself with: certificates and a token, read from files and checked.
+"""How each side proves its identity: certificates and a token, read from files and checked.
 
-Read once by both sides and the health check when they start, so that a file that cannot
-work is an error then, not a connection that fails later. Never logs what it reads.
+Both sides and the health check read the files once, when they start. So an unusable file is
+an error at the start, not a failed connection later. The contents are never logged.
 """
 
 import logging
@@ -19,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 # The metadata key under which a call carries "Bearer <token>", as in HTTP.
 TOKEN_METADATA = "authorization"
 
-# Shorter ones can be guessed.
+# A shorter token can be guessed.
 MIN_TOKEN_CHARS = 16
 
 
@@ -27,16 +27,16 @@ class TlsFiles(NamedTuple):
     """PEM files as the flags --tls-cert, --tls-key and --tls-ca name them."""
 
     cert: Path | None
-    """This side's certificate, and those between it and its CA."""
+    """This side's certificate, followed by those between it and its CA."""
     key: Path | None
     """The certificate's private key, not encrypted."""
     ca: Path | None
-    """Certificates of those who may sign the other side's."""
+    """Certificates of the CAs that may sign the other side's certificate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tls:
-    """Contents of the files, and where they came from."""
+    """Contents of the files, and their paths."""
 
     cert: bytes | None
     key: bytes | None = field(repr=False)
@@ -51,11 +51,11 @@ class Security:
     tls: Tls | None = None
     """None: plain text."""
     token: str | None = field(default=None, repr=False)
-    """What every call has to carry; None: nothing."""
+    """The token that every call carries; None: no token."""
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What the calls of a client carry."""
+        """The metadata of a client's calls."""
         return () if self.token is None else ((TOKEN_METADATA, f"Bearer {self.token}"),)
 
 
@@ -72,10 +72,10 @@ def check_cert_and_key(files: TlsFiles) -> None:
 def check_client_flags(
     address: str, files: TlsFiles, token_file: Path | None, *, insecure: bool = False
 ) -> None:
-    """Refuses a client's flags that contradict each other, or would give the token away.
+    """Refuses a client's flags that contradict each other, or that would reveal the token.
 
     Raises:
-      ConfigError: half of a certificate, one without --tls-ca, or a token that would
+      ConfigError: a certificate without its key or without --tls-ca, or a token that would
         travel to another machine in plain text without `insecure`.
     """
     check_cert_and_key(files)
@@ -87,10 +87,10 @@ def check_client_flags(
 
 
 def load_security(files: TlsFiles, token_file: Path | None) -> Security:
-    """Reads what the flags name. With no files at all nothing is encrypted.
+    """Reads the files that the flags name. Without any files nothing is encrypted.
 
     Raises:
-      ConfigError: a file that cannot be read or is not what its flag wants.
+      ConfigError: a file cannot be read, or its contents do not fit its flag.
     """
     check_cert_and_key(files)
     tls = _load_tls(files) if any(files) else None
@@ -99,11 +99,11 @@ def load_security(files: TlsFiles, token_file: Path | None) -> Security:
 
 
 def read_token(path: Path) -> str:
-    """Returns the token in `path`; white space around it does not count.
+    """Returns the token in `path`, without the white space around it.
 
     Raises:
-      ConfigError: unreadable, empty, too short, or more than one word of ASCII. The
-        message never shows what the file holds.
+      ConfigError: the file is unreadable, or the token is too short or more than one word of
+        ASCII. The message never shows the contents of the file.
     """
     try:
         token = _read("token_file", path).decode("ascii").strip()
@@ -117,7 +117,7 @@ def read_token(path: Path) -> str:
 
 
 def _load_tls(files: TlsFiles) -> Tls:
-    # What gRPC makes of a file that is no certificate is "handshake failed", later.
+    # gRPC would report a file that is no certificate only later, as "handshake failed".
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls = Tls(
         cert=None if files.cert is None else _read("tls_cert", files.cert),
@@ -157,6 +157,6 @@ def _read(flag: str, path: Path) -> bytes:
 
 
 def _warn_if_others_can_read(flag: str, path: Path) -> None:
-    # No error: in a container, secrets are often mounted so, and nobody else is there.
+    # Only a warning: secrets are often mounted like this in a container, which has no other users.
     if path.stat().st_mode & stat.S_IROTH:
         _LOG.warning("%s: every user of this machine can read %s; chmod 600 it", flag, path)

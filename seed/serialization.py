@@ -25,7 +25,7 @@ def structure(plain: object, cls: type[Config], field: str = "") -> Config:
     Args:
       plain: Nested dicts as read from YAML or JSON.
       cls: The dataclass to make.
-      field: Name of the whole in error messages; empty where it is a file.
+      field: Name of the whole in error messages; empty if `plain` is a whole file.
 
     Raises:
       ConfigError: one line for each field that does not fit.
@@ -69,22 +69,22 @@ def _describe(error: BaseException, field: str) -> Iterator[str]:
     for entry in cattrs.transform_error(error, field, _sentences):
         sentences, _, path = entry.rpartition(" @ ")
         for line in sentences.splitlines():
-            # Lines that are indented, as tracebacks are, go on with the sentence before.
+            # Indented lines, as in tracebacks, continue the sentence before them.
             yield line if line.startswith(" ") else f"{path}{line}".removeprefix(".")
 
 
 def _sentences(error: BaseException, _: type | None) -> str:
-    """Returns what is to stand behind the path of the field where `error` was raised."""
+    """Returns the text that follows the path of the field where `error` was raised."""
     if isinstance(error, cattrs.ForbiddenExtraKeysError):
         return "\n".join(f".{key}: unknown field" for key in sorted(map(str, error.extra_fields)))
     if isinstance(error, ConfigError):
-        # It begins with the name of a field below, or as `_mismatch` does with a colon.
+        # The text begins with the name of a nested field, or with a colon as `_mismatch` writes it.
         return str(error) if str(error).startswith(":") else f".{error}"
     return f": {error}"
 
 
 def _mismatch(wanted: str, value: object) -> ConfigError:
-    """A refusal without a field: `_describe` puts the path before it."""
+    """Returns a refusal without a field: `_describe` puts the path before it."""
     return ConfigError(expected("", wanted, repr(value)))
 
 
@@ -95,7 +95,7 @@ def _structure_int(value: object, _: type) -> int:
 
 
 def _structure_float(value: object, _: type) -> float:
-    # YAML reads the common "6e-4" as a string, so text that is a number will do.
+    # YAML reads the common "6e-4" as a string, so text that is a number is accepted.
     if not isinstance(value, bool) and isinstance(value, int | float | str):
         try:
             number = float(value)
@@ -137,7 +137,7 @@ def _structure_dataclass(converter: cattrs.Converter, cls: Any) -> Callable[[obj
 
 
 def _structure_tuple(converter: cattrs.Converter, cls: Any) -> Callable[[object, Any], tuple]:
-    """A tuple from a list: cattrs alone would take a string for its characters."""
+    """Makes a tuple from a list: cattrs alone would split a string into characters."""
     element, *_ = typing.get_args(cls)
 
     def hook(value: object, _: Any) -> tuple:

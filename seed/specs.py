@@ -1,4 +1,4 @@
-"""Shapes, dtypes and bounds of what environments emit and take.
+"""Shapes, dtypes and bounds of the observations that environments emit and of their actions.
 
 Shared by both sides and by the wire. Nested observation spaces are flat here: a
 tuple of named leaves in a fixed order. Turning a Gymnasium space into a spec is
@@ -12,7 +12,7 @@ import numpy as np
 
 from seed.errors import SpecError, expected
 
-# Element types that may travel: those that NumPy and torch both compute with.
+# Element types that may travel: NumPy and torch both compute with them.
 DTYPES = frozenset(
     {
         "bool",
@@ -30,8 +30,8 @@ DTYPES = frozenset(
 # A leaf larger than this is a mistake in a space, not an observation.
 MAX_LEAF_BYTES = 64 * 1024 * 1024
 
-# The first actor's spec decides what networks the learner builds: these bound what that
-# can cost, and what may be asked of NumPy and torch.
+# The first actor's spec decides which networks the learner builds. These limits bound their
+# cost, and the sizes that NumPy and torch are asked for.
 MAX_LEAVES = 256
 MAX_NAME_LENGTH = 200
 MAX_DIMENSIONS = 8
@@ -103,7 +103,7 @@ class ArraySpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EnvSpec:
-    """What an environment emits and takes."""
+    """The observations that an environment emits, and the actions that it takes."""
 
     observations: tuple[ArraySpec, ...]
     """Observation leaves, in the order in which they travel."""

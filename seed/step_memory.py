@@ -1,10 +1,10 @@
-"""Memory in which a group's step and its answer pass between two processes of a machine.
+"""Memory through which a group's step and its answer pass between two processes of a machine.
 
-From an actor to the learner, or from the process that serves an actor. One anonymous
-file for each actor, gone with the last process that maps it, however that ends.
+The step comes from an actor, or from the ingress process that serves it. There is one anonymous
+file for each actor. It disappears with the last process that maps it, even after a kill.
 
     file    group 0: observations  rewards  flags  episodes  actions   group 1: ...
-             written by who steps ----------------------'    '-- by who answers
+                      written by the stepping process -----------'    '-- by the answering process
 """
 
 import itertools
@@ -17,14 +17,14 @@ import numpy as np
 from seed.specs import EnvSpec
 from seed.wire import EnvOutputs, Episode
 
-# As numpy aligns its own arrays where that is faster.
+# The alignment that NumPy chooses for its own arrays where that is faster.
 _ALIGNMENT = 64
 
-# In the metadata of an Act stream: an actor's wish for such memory, and the learner's answer,
-# paths of the file, of the pipe of steps and of that of answers, with spaces between.
+# Key in the metadata of an Act stream. The actor sends it to ask for such memory. The learner
+# answers with three paths, separated by spaces: the file, the pipe of steps, the pipe of answers.
 MEMORY_METADATA = "seed-memory"
 
-# As it shows in /proc.
+# The name that /proc shows.
 _NAME = "seed-actor"
 
 _EPISODE = np.dtype([("env", np.int64), ("episode_return", np.float64), ("length", np.int64)])
@@ -33,8 +33,8 @@ _EPISODE = np.dtype([("env", np.int64), ("episode_return", np.float64), ("length
 class GroupMemory:
     """One group's latest step and its answer: arrays in memory that two processes map.
 
-    One process calls `write`, then tells the other, which calls `read` and, once, `answer`,
-    and tells the first, which calls `actions`, and may `write` again.
+    One process calls `write`, then notifies the other. The other process calls `read`, then
+    `answer` once, and notifies the first. The first calls `actions`, and may then `write` again.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class GroupMemory:
         *self._observations, self._rewards, self._flags, self._episodes, self._actions = arrays
 
     def write(self, outputs: EnvOutputs) -> int:
-        """Copies a step in; returns how many episodes it carries."""
+        """Copies a step into the memory; returns the number of episodes that it carries."""
         for held, array in zip(self._observations, outputs.observations, strict=True):
             held[:] = array
         self._rewards[:] = outputs.rewards
@@ -62,7 +62,7 @@ class GroupMemory:
         return num_episodes
 
     def read(self, num_episodes: int) -> EnvOutputs:
-        """Returns the step, of which the observations are views, valid until the answer."""
+        """Returns the step. Its observations are views, valid until the answer."""
         flags = self._flags != 0
         episodes = self._episodes[:num_episodes].tolist() if num_episodes else ()
         return EnvOutputs(
@@ -76,7 +76,7 @@ class GroupMemory:
         )
 
     def answer(self, actions: np.ndarray) -> None:
-        """Copies actions in, int64 [E]."""
+        """Copies actions, int64 [E], into the memory."""
         self._actions[:] = actions
 
     def actions(self) -> np.ndarray:
@@ -92,21 +92,21 @@ def make_file(spec: EnvSpec, group_sizes: Sequence[int]) -> int:
 
 
 def path_of(descriptor: int) -> str:
-    """Returns where another process of this user may open a file or pipe that is open here."""
+    """Returns the path by which another process of this user opens a file or pipe."""
     return f"/proc/{os.getpid()}/fd/{descriptor}"
 
 
 def open_file(path: str) -> int:
-    """Opens what another process made by `make_file`; raises OSError if that is none."""
+    """Opens a file that another process made by `make_file`; raises OSError if it is not one."""
     if not os.readlink(path).startswith(f"/memfd:{_NAME}"):
         raise OSError(f"{path} is no file of steps")
     return os.open(path, os.O_RDWR)
 
 
 def map_groups(descriptor: int, spec: EnvSpec, group_sizes: Sequence[int]) -> list[GroupMemory]:
-    """Returns each group's memory in the file, which may be closed then.
+    """Returns each group's memory in the file, which the caller may close afterwards.
 
-    It stays mapped for as long as any view of it is held.
+    The file stays mapped as long as a view of it exists.
     """
     num_bytes = [_num_bytes(spec, size) for size in group_sizes]
     buffer = mmap.mmap(descriptor, sum(num_bytes))

@@ -1,7 +1,7 @@
-"""Short records through a pipe: which group's memory holds a new step, or its answer.
+"""Short records sent through a pipe: which group's memory holds a new step, or its answer.
 
-Groups are numbered as the two ends agree: by the actor's own numbers where it is at one
-of them, else by the first slot, which nobody else has while the actor stays.
+The two ends agree on the numbers of the groups. If the actor is one end, these are the actor's
+own numbers. Else a group's number is its first slot, which is unique while the actor stays.
 """
 
 import os
@@ -30,14 +30,14 @@ class AnswerNotice(NamedTuple):
 
 
 class NoticePipe:
-    """How records of one kind are written and read.
+    """Writes and reads records of one kind.
 
-    Always whole ones: a pipe takes up to PIPE_BUF bytes at once or not at all, so what is
-    in it ends with a record.
+    Records stay whole: a pipe takes up to PIPE_BUF bytes at once or not at all, so its
+    contents end with a complete record.
     """
 
     def __init__(self, form: str) -> None:
-        """`form` is that of a record, as `struct` has it."""
+        """`form` describes a record in the notation of `struct`."""
         self._record = struct.Struct(form)
         self._most = PIPE_BUF // self._record.size
         self._read_bytes = _READ_BYTES // self._record.size * self._record.size
@@ -49,7 +49,7 @@ class NoticePipe:
             os.write(descriptor, b"".join(self._record.pack(*notice) for notice in chunk))
 
     def read(self, descriptor: int) -> Iterable[tuple[Any, ...]]:
-        """Waits for records and returns all there are; none once the other end is closed."""
+        """Waits for records and returns all in the pipe; none once the other end is closed."""
         return list(self._record.iter_unpack(os.read(descriptor, self._read_bytes)))
 
 

@@ -2,7 +2,7 @@
 
 Decoding is zero-copy: the returned arrays are read-only views of the message's
 bytes. Every decoder checks counts and sizes against the spec and raises
-`WireError` naming the field, so that nothing behind it meets a malformed array.
+`WireError` naming the field, so that later code never meets a malformed array.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from seed.specs import ArraySpec, EnvSpec
 
 PROTOCOL_VERSION = 1
 
-# How gRPC names the service of protos/inference.proto, for calls past the generated code.
+# The name by which gRPC calls the service of protos/inference.proto, without generated code.
 SERVICE = pb.DESCRIPTOR.services_by_name["Inference"].full_name
 
 # Most environments one actor may announce; a sanity bound, not a tuning knob.
@@ -29,7 +29,7 @@ MAX_ENVS_PER_ACTOR = 65_536
 # Largest message that either side takes; an actor whose groups would need more is refused.
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
-# Names travel in refusals and logs.
+# Run ids appear in refusals and logs.
 MAX_RUN_ID_LENGTH = 200
 
 # In the order of the fields of `EnvOutputs`.
@@ -122,9 +122,9 @@ def decode_env_outputs(
     """Returns the step in `message`, checked against what `hello` announced.
 
     Args:
-      message: as it came.
-      hello: how its sender introduced itself.
-      observations: the buffers of that field, where they are not in `message`.
+      message: the received step.
+      hello: the introduction of its sender.
+      observations: the buffers of that field, if `message` does not hold them.
 
     Raises:
       WireError: a group, count, size, flag or value that does not fit; names the field.
@@ -163,9 +163,9 @@ def decode_env_outputs(
 
 
 def check_values(outputs: EnvOutputs, spec: EnvSpec) -> None:
-    """Raises WireError naming the field in which a step holds what nothing may learn from.
+    """Raises WireError naming the field that holds a value on which nothing may be trained.
 
-    Counts and sizes are taken to be right.
+    The caller has already checked counts and sizes.
     """
     _check_finite(outputs.rewards, "rewards")
     for leaf, array in zip(spec.observations, outputs.observations, strict=True):
@@ -252,7 +252,7 @@ def decode_hello(message: pb.Hello) -> Hello:
 
 
 def _abridged(sizes: tuple[int, ...]) -> str:
-    """Returns a text that a stranger cannot make long."""
+    """Returns a short text, however many sizes an unknown client announces."""
     return str(sizes) if len(sizes) <= 8 else f"{len(sizes)} of them, {sum(sizes)} in all"
 
 
