@@ -20,8 +20,8 @@ def cpu_seconds_of_thread(pid: int, thread_id: int) -> float:
     """Returns the CPU seconds, user and system, of the thread with this native id.
 
     Raises:
-      OSError: there is no such thread, or (macOS) the system tells nothing of another
-        process's threads.
+      OSError: there is no such thread, or the system does not report the threads of other
+        processes (macOS).
     """
     try:
         threads = psutil.Process(pid).threads()

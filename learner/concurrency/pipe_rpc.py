@@ -1,7 +1,7 @@
 """Function calls between two processes over a pipe, one at a time.
 
-Either process serves one pipe and calls through another, so that both may call at
-any moment. The processes are parent and child: what they send each other is trusted.
+Each process serves one pipe and calls through another, so that both may call at any
+moment. The processes are parent and child, and each trusts what the other sends.
 """
 
 import threading
@@ -15,11 +15,11 @@ from seed.errors import SeedError
 
 
 class OtherProcessError(Exception):
-    """What was raised in the other process: its traceback, as text."""
+    """An exception of the other process: its traceback, as text."""
 
 
 class Caller:
-    """Calls what the other end serves; from any thread."""
+    """Calls the functions that the other end serves. Thread-safe."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -30,8 +30,8 @@ class Caller:
 
         Raises:
           SeedError: the other process raised it.
-          OtherProcessError: it raised anything else.
-          Stopped: it has ended.
+          OtherProcessError: the other process raised another exception.
+          Stopped: the other process has ended.
         """
         with self._lock:
             try:
@@ -44,7 +44,7 @@ class Caller:
         return value
 
     def close(self) -> None:
-        """Lets the other end know that nothing more will be asked."""
+        """Tells the other end that no more calls will come."""
         self._connection.close()
 
 

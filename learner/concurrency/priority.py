@@ -6,13 +6,13 @@ import threading
 
 import psutil
 
-# Niceness of acting and of local actors, so that training goes first. They wait for it in any
-# case, and catch up while it waits for them.
+# Niceness of acting and of local actors, so that training goes first. They wait for training
+# in any case, and catch up while training waits for them.
 SHARED_CORE_NICENESS = 10
 
 
 def let_others_go_first(pid: int, niceness: int) -> None:
-    """Raises a process's niceness to at least `niceness`; never lowers it, which takes privileges.
+    """Raises a process's niceness to at least `niceness`. Never lowers it: that takes privileges.
 
     Windows has no niceness: there the process goes below the normal priority.
     """
@@ -24,7 +24,7 @@ def let_others_go_first(pid: int, niceness: int) -> None:
 
 
 def let_other_threads_go_first(niceness: int) -> None:
-    """Does the same to the calling thread alone, on Linux.
+    """Raises the niceness of the calling thread alone, on Linux.
 
     Elsewhere a thread has no niceness of its own, and nothing happens.
     """

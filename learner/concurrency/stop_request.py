@@ -1,4 +1,4 @@
-"""The wish of a user or a supervisor that the process ends: SIGTERM or Ctrl-C.
+"""Whether a user or a supervisor has asked the process to end, by SIGTERM or Ctrl-C.
 
 Made and read by the main thread of a process that runs a learner.
 """
@@ -11,10 +11,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Whether SIGTERM or Ctrl-C has come since it was made.
+    """Whether SIGTERM or Ctrl-C has come since this object was made.
 
-    A plain attribute: a handler that took a lock could meet the main thread holding it. As a
-    context it gives the signals back to their former handlers at its end.
+    A plain attribute holds the answer: a handler that took a lock could interrupt the main
+    thread while that thread holds it. Leaving the context restores the former signal handlers.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""How a thread that waits for another, or for another process, is told that the run ends."""
+"""How a thread that waits for another thread or process learns that the run ends."""
 
 
 class Stopped(Exception):

@@ -1,4 +1,4 @@
-"""Threads that cannot die unnoticed."""
+"""Threads whose failure is always reported."""
 
 import threading
 from collections.abc import Callable
@@ -15,14 +15,14 @@ def start_thread(
     *,
     niceness: int = 0,
 ) -> threading.Thread:
-    """Starts `target` on a thread, which calls `on_failure` with the exception that it raises.
+    """Starts `target` on a thread; the thread calls `on_failure` with an exception of `target`.
 
-    On Linux the thread gets at least this `niceness`: where cores are short, the others go first.
+    On Linux the thread gets at least this `niceness`: other threads go first where cores are short.
     """
     num_threads = torch.get_num_threads()
 
     def run() -> None:
-        # A new thread's first operations would otherwise use every core.
+        # By default the first tensor operations of a new thread would use every core.
         torch.set_num_threads(num_threads)
         if niceness:
             let_other_threads_go_first(niceness)

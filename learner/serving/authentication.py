@@ -1,7 +1,7 @@
 """Who may call the learner: TLS for its TCP addresses, the token for every call.
 
-`TokenCheck` runs on the server's event loop, before anything of a call but its
-metadata is read: a stranger costs no memory and no slot.
+`TokenCheck` runs on the server's event loop, before any part of a call except its metadata
+is read. So a caller without the token costs no memory and no slot.
 """
 
 import hmac
@@ -16,16 +16,16 @@ from seed.security import Security
 
 _LOG = logging.getLogger(__name__)
 
-# Kubernetes and other watchers cannot send a token, and learn nothing of the run here.
+# Kubernetes and other monitors cannot send a token. Health checks tell nothing about the run.
 _OPEN_TO_ALL = "/grpc.health.v1.Health/"
 
 _Handler = grpc.RpcMethodHandler | None
 
 
 def server_credentials(security: Security) -> grpc.ServerCredentials | None:
-    """Returns what TCP addresses speak TLS with; None for plain text.
+    """Returns the credentials for TLS at TCP addresses; None for plain text.
 
-    With a CA, TLS is mutual: who has no certificate of that CA cannot connect.
+    With a CA, TLS is mutual: a client without a certificate of that CA cannot connect.
     """
     tls = security.tls
     if tls is None:
@@ -39,18 +39,18 @@ def server_credentials(security: Security) -> grpc.ServerCredentials | None:
 
 
 def interceptors(security: Security) -> Sequence[grpc.aio.ServerInterceptor]:
-    """Returns what makes a server ask for the token, if there is one."""
+    """Returns the interceptors that check the token; none if there is no token."""
     return () if security.token is None else (TokenCheck(security),)
 
 
 class TokenCheck(grpc.aio.ServerInterceptor):
-    """Ends every call without the token with UNAUTHENTICATED, health checks excepted."""
+    """Ends every call without the token with UNAUTHENTICATED, except health checks."""
 
     def __init__(self, security: Security, log: LogLimiter | None = None) -> None:
         ((self._key, wanted),) = security.metadata
         self._wanted = wanted.encode()
         self._log = log or LogLimiter()
-        # Of a stream, whatever was called: gRPC would first read a unary call's message.
+        # A stream handler for every method: gRPC would first read the message of a unary call.
         self._refusal = grpc.stream_stream_rpc_method_handler(self._refuse)
 
     async def intercept_service(
@@ -67,7 +67,7 @@ class TokenCheck(grpc.aio.ServerInterceptor):
     def _has_token(self, metadata: dict[str, str | bytes]) -> bool:
         given = metadata.get(self._key, "")
         given = given.encode() if isinstance(given, str) else given
-        # Takes a time that does not tell how much of the two agrees.
+        # Takes the same time for any wrong token, so the time reveals nothing about the right one.
         return hmac.compare_digest(given, self._wanted)
 
     async def _refuse(self, _: object, context: grpc.aio.ServicerContext) -> None:

@@ -1,4 +1,4 @@
-"""What a gRPC server needs of the learner behind it, which may be another process.
+"""What a gRPC server needs from the learner behind it, which may be another process.
 
 Implemented by `LocalBackend` (reception.py) in the learner's own process, and by
 `RemoteBackend` (ingress/backend.py) in one that only serves.
@@ -24,15 +24,15 @@ class Seats(NamedTuple):
 
 
 class Backend(Protocol):
-    """What a gRPC server needs of the learner. All is called on the server's event loop."""
+    """What a gRPC server needs from the learner. All methods run on the server's event loop."""
 
     async def make_task(self) -> pb.Task:
-        """Returns what the next actor is to run."""
+        """Returns the task of the next actor."""
         ...
 
     async def admit(self, spec: EnvSpec) -> str:
-        """Returns the run's name; may take seconds. Raises SeedError for a spec that is not
-        the run's."""
+        """Returns the run's name; may take seconds. Raises SeedError if the spec differs from the
+        run's."""
         ...
 
     async def seat(self, hello: wire.Hello) -> Seats:
@@ -44,7 +44,7 @@ class Backend(Protocol):
         ...
 
     def leave(self, slots: np.ndarray) -> None:
-        """Counts the actor in these slots no longer."""
+        """Stops counting the actor in these slots as connected."""
         ...
 
     def release(self, slots: np.ndarray) -> None:
@@ -52,5 +52,5 @@ class Backend(Protocol):
         ...
 
     def count_refused(self) -> None:
-        """Takes note of a stream that was ended for what its actor did."""
+        """Counts a stream that was ended because of its actor's fault."""
         ...

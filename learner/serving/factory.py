@@ -1,4 +1,4 @@
-"""Who serves the actors: a thread of the learner, or processes of their own."""
+"""Chooses what serves the actors: a thread of the learner, or processes of their own."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -15,7 +15,7 @@ class Server(Protocol):
 
     @property
     def pids(self) -> list[int]:
-        """Ids of the processes of its own that serve now."""
+        """Ids of the server's own processes that run now."""
         ...
 
     def start(self) -> list[str]:
@@ -39,12 +39,12 @@ def make_server(
     """Returns a server that has not been started.
 
     Args:
-      reception: what actors are received by.
+      reception: receives the actors.
       addresses: each "host:port" or "unix:PATH".
-      on_failure: takes what ends the server, on any thread.
-      security: what actors have to show.
-      timeouts: how long they may take.
-      ingress_processes: how many serve; 0: a thread of this process.
+      on_failure: called, on any thread, with the error that ends the server.
+      security: what actors have to present.
+      timeouts: how long actors may take.
+      ingress_processes: number of processes that serve; 0: a thread of this process.
 
     Raises:
       ConfigError: ingress processes on a system that cannot have any.

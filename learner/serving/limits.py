@@ -1,7 +1,7 @@
-"""How much the server takes on at once, so that no client can fill the learner's memory.
+"""Limits on what the server accepts at once, so that no client can fill the learner's memory.
 
-`PendingStreams` belongs to the server's event loop, `check_room` to the reception. How long the
-server waits for whom is in `session.py`.
+`PendingStreams` belongs to the server's event loop, `check_room` to the reception. The
+timeouts are in `session.py`.
 """
 
 import contextlib
@@ -15,23 +15,23 @@ from seed.errors import IncompatibleError, LearnerUnavailableError, expected
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Each is of one learner, but `max_pending_streams` of each process that serves."""
+    """Each limit is of one learner, except `max_pending_streams`: of each process that serves."""
 
     max_envs: int = InferenceConfig.max_envs
     """Environments that hold a slot: see `InferenceConfig.max_envs`."""
     max_pending_streams: int = 1000
-    """Streams that have not been welcomed yet. One that says nothing takes some 20 KiB, and
-    may do so for `Timeouts.hello_s`."""
+    """Streams without a welcome so far. A silent one takes some 20 KiB, for at most
+    `Timeouts.hello_s`."""
 
 
 def check_room(num_envs: int, *, num_taken: int, limits: Limits) -> None:
-    """Looks for slots for an actor with `num_envs` environments.
+    """Checks that an actor with `num_envs` environments finds free slots.
 
     Raises:
-      IncompatibleError: so many never fit.
-      LearnerUnavailableError: they do not fit now, but may once others have left. Its status
-        is UNAVAILABLE, which every client retries; RESOURCE_EXHAUSTED is what gRPC itself
-        says of messages that are too large, which waiting does not cure.
+      IncompatibleError: so many environments never fit.
+      LearnerUnavailableError: they do not fit now, but may fit once other actors leave. Its
+        status is UNAVAILABLE, which every client retries. gRPC itself uses RESOURCE_EXHAUSTED
+        for messages that are too large, where a retry does not help.
     """
     most = limits.max_envs
     if num_envs > most:
@@ -43,7 +43,7 @@ def check_room(num_envs: int, *, num_taken: int, limits: Limits) -> None:
 
 
 class LogLimiter:
-    """Keeps clients that knock again and again from filling the log."""
+    """Keeps clients that connect again and again from filling the log."""
 
     def __init__(self, every_s: float = 10.0, now: Callable[[], float] = time.monotonic) -> None:
         self._every_s = every_s
@@ -51,7 +51,7 @@ class LogLimiter:
         self._due_at = -float("inf")
 
     def is_due(self) -> bool:
-        """Tells whether the last time that this was so is long enough ago."""
+        """Returns True if `every_s` seconds have passed since it last returned True."""
         if self._now() < self._due_at:
             return False
         self._due_at = self._now() + self._every_s
@@ -59,7 +59,7 @@ class LogLimiter:
 
 
 class PendingStreams:
-    """Where streams stand from their start to their welcome."""
+    """Counts the streams between their start and their welcome."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

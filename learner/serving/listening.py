@@ -1,4 +1,4 @@
-"""Where the learner listens, and who may not be let in there.
+"""Where the learner listens, and which addresses need TLS and a token.
 
 `check_listen_addresses` is called by the main thread before anything is built, `bind`
 on the server's event loop.
@@ -17,10 +17,10 @@ from seed.security import Security
 def check_listen_addresses(
     addresses: Sequence[str], security: Security, *, insecure: bool = False
 ) -> None:
-    """Refuses addresses that would let strangers in or listen.
+    """Refuses addresses that would let strangers connect or read along.
 
-    A unix socket is guarded by the file system, a loopback address reaches nobody
-    else's machine: they need neither TLS nor a token.
+    The file system guards a unix socket, and a loopback address cannot be reached from
+    another machine: they need neither TLS nor a token.
 
     Raises:
       ConfigError: an address beyond this machine without TLS and a token, unless
@@ -49,13 +49,13 @@ def bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredenti
     Args:
       server: one that has not been started.
       address: "host:port" (port 0: any free one) or "unix:PATH".
-      credentials: what TCP addresses speak TLS with; unix sockets are never encrypted.
+      credentials: TLS credentials for a TCP address; unix sockets are never encrypted.
 
     Raises:
-      ConfigError: it cannot be bound, or somebody listens there.
+      ConfigError: the address cannot be bound, or a server already listens there.
     """
     if is_unix(address) and _somebody_listens(unix_path(address)):
-        # gRPC would take the socket's path away from its owner.
+        # gRPC would replace the socket of a server that still listens there.
         raise ConfigError(expected("listen", "a socket that no server listens on", address))
     try:
         if credentials is None or is_unix(address):

@@ -1,11 +1,11 @@
-"""Steps of an actor on this machine, past gRPC: through memory that both map.
+"""Carries the steps of an actor on this machine without gRPC: through memory that both map.
 
-Beside the actor's stream, which carries its hello and how it ends. Belongs to the server's
-event loop.
+The actor's stream stays open beside it, and carries the hello and the end. Belongs to the
+server's event loop.
 
     actor                                                    learner
-    hello, asking for it == stream ==>                       make file and pipes
-                         <== stream, first metadata ==       where they are
+    hello, asks for memory == stream ==>                     make file and pipes
+                           <== stream, first metadata ==     their paths
     step  == memory, notice ==>                              take -> Request
           <== memory, notice ==                              answer
 """
@@ -24,7 +24,7 @@ from seed.errors import SeedError, WireError, expected
 from seed.step_memory import MEMORY_METADATA, make_file, map_groups, path_of
 from seed.step_notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 
-# So that all notices of all groups find room in a pipe, and nobody waits to write one.
+# So many groups' notices fit into a pipe together, so that writing a notice never blocks.
 _MAX_GROUPS = 1_000
 
 
@@ -33,21 +33,21 @@ class LocalSteps:
 
     def __init__(self, hello: wire.Hello) -> None:
         self.error: SeedError | None = None
-        """What the actor did wrong."""
+        """The actor's fault that ended the steps."""
         self._hello = hello
         self._loop = asyncio.get_running_loop()
         self._file = make_file(hello.spec, hello.group_sizes)
         self._groups = map_groups(self._file, hello.spec, hello.group_sizes)
-        # The ends that the actor opens stay open here, too: how it ends shows in its stream.
+        # This process also keeps the actor's ends open: the stream shows when the actor has ended.
         self._steps = os.pipe()
         self._answers = os.pipe()
-        # Nobody else would be served while this process waits for an actor to read.
+        # A blocking write would hold up all other actors until this one reads.
         os.set_blocking(self._answers[1], False)
         self._end: Callable[[], None] | None = None
 
     @property
     def metadata(self) -> tuple[tuple[str, str]]:
-        """Where the actor finds what it needs."""
+        """Tells the actor the paths of the file and of its ends of the pipes."""
         places = (self._file, self._steps[1], self._answers[0])
         return ((MEMORY_METADATA, " ".join(map(path_of, places))),)
 
@@ -57,11 +57,11 @@ class LocalSteps:
         submit: Callable[[ConnectedActor, wire.EnvOutputs], None],
         fail: Callable[[], None],
     ) -> None:
-        """From now on hands each step of the session to `submit`. If it must not go on, `fail`
-        is called, and `error` says why."""
+        """Hands each step of the session to `submit` from now on. If the actor breaks the contract,
+        `error` holds the reason and `fail` is called."""
 
         def receive() -> None:
-            # Not before: an actor that cannot open what it asked for uses its stream.
+            # Set at the first step only: an actor that cannot open the memory uses its stream.
             session.send = self._answer
             try:
                 for notice in STEPS.read(self._steps[0]):
@@ -73,7 +73,7 @@ class LocalSteps:
         self._loop.add_reader(self._steps[0], receive)
 
     def close(self) -> None:
-        """Takes nothing more; the actor learns that no answer will come."""
+        """Closes file and pipes; the actor sees that no answer will come."""
         self._loop.remove_reader(self._steps[0])
         for descriptor in (self._file, *self._steps, *self._answers):
             os.close(descriptor)
@@ -87,7 +87,7 @@ class LocalSteps:
             self._refuse(WireError(expected("actions", wanted, "a pipe full of unread ones")))
 
     def _refuse(self, error: SeedError) -> None:
-        """Ends the session for what its actor did."""
+        """Ends the session because of its actor's fault."""
         assert self._end is not None, "steps are taken"
         if self.error is not None:
             return
@@ -96,7 +96,7 @@ class LocalSteps:
         self._end()
 
     def _read(self, notice: StepNotice) -> wire.EnvOutputs:
-        """Returns a step, checked as one that came by gRPC is."""
+        """Returns a step, checked like one that came by gRPC."""
         sizes = self._hello.group_sizes
         if not 0 <= notice.group < len(sizes):
             raise WireError(expected("group", f"below {len(sizes)}", notice.group))
@@ -109,7 +109,7 @@ class LocalSteps:
 
 
 def offer(context: grpc.aio.ServicerContext, hello: wire.Hello) -> LocalSteps | None:
-    """Returns memory for an actor that asks for it, over a unix socket; or None."""
+    """Returns memory if the actor asks for it and is connected by a unix socket, else None."""
     asked = any(key == MEMORY_METADATA for key, _ in context.invocation_metadata() or ())
     is_here = context.peer().startswith("unix:") and sys.platform == "linux"
     if not asked or not is_here or len(hello.group_sizes) > _MAX_GROUPS:

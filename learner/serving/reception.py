@@ -1,4 +1,4 @@
-"""Who comes in, and where they sit: the learner as those see it who serve its actors.
+"""Admits actors to the learner and gives them slots.
 
 Called by the server thread, or by the threads that answer ingress processes.
 """
@@ -20,7 +20,7 @@ from seed.specs import EnvSpec
 
 
 class Reception:
-    """Seats actors, and tells batcher and reports how many there are. Any thread may call."""
+    """Seats actors, and tells the batcher and the metrics how many there are. Thread-safe."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Reception:
         self.metrics = metrics
         self._lock = threading.Lock()
         self._allocator = SlotAllocator()
-        # By first slot, which tells one actor from another for as long as it sits there.
+        # By the actor's first slot, which is unique among the seated actors.
         self._num_envs: dict[int, int] = {}
 
     def seat(self, num_envs: int) -> Seats:
@@ -59,23 +59,23 @@ class Reception:
             return Seats(slots, self._count())
 
     def leave(self, slots: np.ndarray) -> None:
-        """Counts the actor in these slots no longer."""
+        """Stops counting the actor in these slots as connected."""
         with self._lock:
             del self._num_envs[int(slots[0])]
             self._count()
 
     def release(self, slots: np.ndarray) -> None:
-        """Takes back the slots of an actor that has left and been answered for the last time:
-        until then the inference thread may still write their state."""
+        """Takes back the slots of an actor that has left and got its last answer. Until that
+        answer the inference thread may still write their state."""
         with self._lock:
             self._allocator.release(slots)
 
     def count_refused(self) -> None:
-        """Takes note of a stream that was ended for what its actor did."""
+        """Counts a stream that was ended because of its actor's fault."""
         self.metrics.sum("actors/refused", 1)
 
     def _count(self) -> int:
-        """Tells who wants to know, and returns, how many environments are connected."""
+        """Updates gauges and batcher; returns how many environments are connected."""
         num_envs = sum(self._num_envs.values())
         self.metrics.gauge("actors/connected", len(self._num_envs))
         self.metrics.gauge("envs/connected", num_envs)

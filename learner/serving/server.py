@@ -44,14 +44,14 @@ from seed.specs import EnvSpec
 
 _LOG = logging.getLogger(__name__)
 
-# What health checks ask for: the learner as a whole, or its service by name.
+# The names that health checks ask for: the learner as a whole, and its service.
 _HEALTH_NAMES = ("", wire.SERVICE)
 
-# Between the news that the learner stops and the end of its streams.
+# Seconds between the health status NOT_SERVING and the end of the streams.
 _LAST_WORDS_S = 0.25
 
-# Details of a status travel as HTTP/2 metadata, which gRPC bounds at 8 KiB; and an error
-# may quote what a stranger sent.
+# Details of a status travel as HTTP/2 metadata, which gRPC limits to 8 KiB. An error may
+# quote text of any length that an unknown client sent.
 _MAX_DETAILS = 1_000
 
 
@@ -69,7 +69,7 @@ class InferenceService(pb_grpc.InferenceServicer):
     async def GetTask(
         self, request: pb.GetTaskRequest, context: grpc.aio.ServicerContext
     ) -> pb.Task:
-        """Tells an actor what to run."""
+        """Returns the actor's task."""
         try:
             _check_version(request.protocol_version)
         except SeedError as error:
@@ -78,7 +78,7 @@ class InferenceService(pb_grpc.InferenceServicer):
 
     async def Act(self, request_iterator: object, context: grpc.aio.ServicerContext) -> None:
         """Serves one actor until either side ends the stream."""
-        del request_iterator  # `context.read` serves better: it can be mixed with writes
+        del request_iterator  # `context.read` is used instead: it can be mixed with writes
         try:
             await self._serve(context)
         except SeedError as error:
@@ -88,11 +88,10 @@ class InferenceService(pb_grpc.InferenceServicer):
         """Ends the stream with the status of `error`."""
         details = str(error)[:_MAX_DETAILS]
         self._backend.count_refused()
-        # Who may come again will, every few seconds.
+        # A client that may retry does so every few seconds, so its refusals are not all logged.
         if not isinstance(error, LearnerUnavailableError) or self._log_of_waiting.is_due():
             _LOG.warning("ended the stream of %s: %s", context.peer(), details)
-        # A peer that does not read does not take the status either: it gets it if it ever
-        # reads on.
+        # A peer that does not read does not receive the status either, until it reads again.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeouts.goodbye_s):
                 await context.abort(status_of(error), details)
@@ -116,8 +115,8 @@ class InferenceService(pb_grpc.InferenceServicer):
             self._close(session)
             if local is not None:
                 local.close()
-            # Not cancelled at once: a write that has begun cannot be taken back, and gRPC
-            # sends no status while it is under way.
+            # Cancelled only after a pause: a write that has begun cannot be taken back, and gRPC
+            # sends no status until that write has ended.
             session.outbox.put_nowait(None)
             await asyncio.wait({writer}, timeout=self._timeouts.goodbye_s)
             writer.cancel()
@@ -178,8 +177,8 @@ class InferenceService(pb_grpc.InferenceServicer):
         self._release_if_done(session)
 
     def _release_if_done(self, session: ConnectedActor) -> None:
-        # Not before the last answer: until then the inference thread may still
-        # write the slots' state, which by then could be somebody else's.
+        # Only after the last answer: until then the inference thread may write the slots'
+        # state, and a new actor in these slots would find it.
         if not session.is_open and session.is_idle:
             self._backend.release(session.slots)
 
@@ -196,7 +195,7 @@ def _decode_step(session: ConnectedActor, data: bytes) -> wire.EnvOutputs:
 def _call_on_loop(
     loop: asyncio.AbstractEventLoop, deliver: Callable[[np.ndarray], None], actions: np.ndarray
 ) -> None:
-    # A closed loop: the server has stopped, and nobody waits for this answer.
+    # The loop is closed once the server has stopped; then the answer has no receiver.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(deliver, actions)
 
@@ -213,7 +212,7 @@ def _payload(message: pb.ActRequest | None) -> str:
 
 
 def _add_service(server: grpc.aio.Server, service: InferenceService) -> None:
-    """Like the generated function, but `Act` reads bytes: see `seed/framing.py`."""
+    """Adds `service` like the generated function, but `Act` reads bytes: see `seed/framing.py`."""
     handlers = {
         "GetTask": grpc.unary_unary_rpc_method_handler(
             service.GetTask,
@@ -229,8 +228,8 @@ def _add_service(server: grpc.aio.Server, service: InferenceService) -> None:
 
 
 def _parse_task_request(data: bytes) -> pb.GetTaskRequest:
-    """Takes bytes that are no request for an empty one, which is refused for its version;
-    gRPC itself would log a traceback for each."""
+    """Returns an empty request for bytes that are no request: it is then refused for its version.
+    gRPC itself would log a traceback for each of them."""
     try:
         return pb.GetTaskRequest.FromString(data)
     except DecodeError:
@@ -264,8 +263,8 @@ class ServerThread:
         *,
         shares_ports: bool = False,
     ) -> None:
-        """`make_backend` is called on the event loop. With `shares_ports` others may listen
-        at the same TCP addresses, and the system spreads the connections over them."""
+        """`make_backend` is called on the event loop. With `shares_ports` other servers may listen
+        at the same TCP addresses, and the system spreads the connections over all of them."""
         self._make_backend = make_backend
         self._addresses = addresses
         self._security = security
@@ -282,7 +281,7 @@ class ServerThread:
 
     @property
     def pids(self) -> list[int]:
-        """It has no processes of its own."""
+        """Empty: the server has no processes of its own."""
         return []
 
     def start(self) -> list[str]:
@@ -300,7 +299,7 @@ class ServerThread:
     def close(self) -> None:
         """Ends every stream and waits for the thread."""
         if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has closed by itself
+            with contextlib.suppress(RuntimeError):  # the loop is already closed
                 self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
@@ -332,6 +331,6 @@ class ServerThread:
         self._listening.set()
         await self._stop.wait()
         await health_service.enter_graceful_shutdown()
-        # Long enough for who watches the health to be told. Actors whose stream ends so
-        # retry until a learner is back.
+        # The pause lets health watchers read the status. Actors whose stream ends this way retry
+        # until a learner is back.
         await server.stop(grace=_LAST_WORDS_S)

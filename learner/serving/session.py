@@ -1,7 +1,6 @@
-"""One connected actor as the server sees it: its slots, its replies, its silences.
+"""One connected actor as the server sees it: its slots, its replies, its silence.
 
-All of it belongs to the server's event loop. Reading and writing the stream is left to
-`server.py`.
+All of it belongs to the server's event loop. `server.py` reads and writes the stream.
 """
 
 import asyncio
@@ -24,18 +23,18 @@ class Timeouts:
     hello_s: float = 20.0
     """From the opened connection to the hello."""
     step_s: float = 300.0
-    """From an answer to the next step, of whichever group. Environments may be slow."""
+    """From an answer to the next step of any group. Environments may be slow."""
     goodbye_s: float = 5.0
-    """For the last replies and the status to be taken, by an actor that may not read."""
+    """For sending the last replies and the status to an actor that may have stopped reading."""
     ping_every_s: float = 30.0
-    """Between two signs of life that the transport asks for."""
+    """Between two pings of the transport."""
     ping_answer_s: float = 10.0
-    """For such a sign of life: a machine that is gone, or a process that is stopped, gives
-    none and loses its connection."""
+    """For the answer to a ping. A machine that is gone or a process that is stopped gives
+    none, and loses its connection."""
 
 
 class ConnectedActor:
-    """Its slots, its replies and its silences, as long as its stream is open."""
+    """The slots, replies and silence of one actor, as long as its stream is open."""
 
     def __init__(
         self, hello: wire.Hello, slots: np.ndarray, now: Callable[[], float] = time.monotonic
@@ -44,7 +43,7 @@ class ConnectedActor:
         self.slots = slots
         self.is_open = True
         self.send: Callable[[int, np.ndarray], None] = self._send_by_stream
-        """Takes a group's actions to the actor."""
+        """Sends a group's actions to the actor."""
         self.outbox: asyncio.Queue[pb.ActResponse | None] = asyncio.Queue()
         bounds = np.cumsum(hello.group_sizes)[:-1]
         self._slots_of_group = np.split(slots, bounds)
@@ -65,7 +64,7 @@ class ConnectedActor:
     def silent_s(self) -> float:
         """Returns for how long the learner has waited for this actor, in seconds.
 
-        0 while all its groups wait for the learner, which may be paused for long.
+        0 while all its groups wait for the learner, which may be paused for a long time.
         """
         if len(self._unanswered) == len(self._slots_of_group):
             return 0.0
@@ -77,14 +76,14 @@ class ConnectedActor:
         """Returns the request for one step of a group.
 
         Raises:
-          WireError: the group has an unanswered message, or starts mid-episode; or the
-            actor does not read its answers.
+          WireError: the group has an unanswered message, its first message is not the start
+            of an episode, or the actor does not read its answers.
         """
         group = outputs.group
         if group in self._unanswered:
             raise WireError(expected("group", "one without an unanswered message", group))
-        # Answers that the stream cannot take wait here. An actor that steps a group has
-        # read that group's answer, so there is one for each other group, and the welcome.
+        # Answers that the stream cannot take yet wait here. An actor that steps a group has read
+        # that group's answer, so at most the other groups' answers and the welcome can wait.
         if self.outbox.qsize() > len(self._slots_of_group):
             wanted = "those of a group to be read before its next step"
             raise WireError(expected("actions", wanted, f"{self.outbox.qsize()} unread"))
@@ -106,7 +105,7 @@ class ConnectedActor:
         )
 
     def deliver(self, group: int, actions: np.ndarray) -> None:
-        """Sends the answer to a group's message, as its actor takes answers."""
+        """Sends the answer to a group's message by the actor's stream or its memory."""
         self._unanswered.discard(group)
         self._owes_since_s = self._now()
         if self.is_open:
@@ -119,8 +118,8 @@ class ConnectedActor:
 class SilenceWatch:
     """Calls `expire` once a session has been silent for too long.
 
-    One timer that looks now and then, rather than one for every message: those come a
-    thousand times a second.
+    One timer checks from time to time. A timer for every message would cost too much: there
+    are thousands of messages a second.
     """
 
     def __init__(self, session: ConnectedActor, limit_s: float, expire: Callable[[], None]) -> None:
@@ -130,7 +129,7 @@ class SilenceWatch:
         self._timer = asyncio.get_running_loop().call_later(limit_s, self._look)
 
     def close(self) -> None:
-        """Ends the watch."""
+        """Stops the watch."""
         self._timer.cancel()
 
     def _look(self) -> None:

@@ -1,6 +1,6 @@
 """Which slots are free. A slot is one environment's seat on the learner.
 
-Called by the reception, under its lock. What a slot holds is in `learner/acting/slots.py`.
+Called by the reception, under its lock. `learner/acting/slots.py` holds the slots' contents.
 """
 
 import heapq
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class SlotAllocator:
-    """Hands out the lowest free slots; `high_water` is the capacity ever needed."""
+    """Hands out the lowest free slots; `high_water` is the largest number of slots ever needed."""
 
     def __init__(self) -> None:
         self.high_water = 0
@@ -17,11 +17,11 @@ class SlotAllocator:
 
     @property
     def num_taken(self) -> int:
-        """Slots that somebody holds."""
+        """Number of slots in use."""
         return self.high_water - len(self._free)
 
     def allocate(self, count: int) -> np.ndarray:
-        """Returns int64 [count] slots that nobody holds."""
+        """Returns int64 [count] slots that were free."""
         while len(self._free) < count:
             heapq.heappush(self._free, self.high_water)
             self.high_water += 1

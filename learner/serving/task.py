@@ -1,4 +1,4 @@
-"""What an actor that asks is told to run."""
+"""The task that the learner sends to an actor."""
 
 from learner.config.run_config import ActorConfig
 from seed import wire
@@ -7,7 +7,7 @@ from seed.pb import inference_pb2 as pb
 
 
 def make_task(env: EnvConfig, actor: ActorConfig, *, base_seed: int = 0) -> pb.Task:
-    """Returns the answer to `GetTask`; from `base_seed` all of one actor's seeds come."""
+    """Returns the answer to `GetTask`; all seeds of one actor derive from `base_seed`."""
     return pb.Task(
         protocol_version=wire.PROTOCOL_VERSION,
         env_id=env.env_id,

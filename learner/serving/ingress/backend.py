@@ -1,7 +1,7 @@
-"""The learner as an ingress process sees it: its reception by calls, its batcher by memory.
+"""The learner as an ingress process sees it: calls reach its reception, memory its batcher.
 
-All is called on the server's event loop, which never waits here: calls are made by other
-threads, quick ones by one thread, so in order.
+All methods run on the server's event loop, which never waits here: other threads make the
+calls. One thread makes the quick calls, so these keep their order.
 """
 
 import asyncio
@@ -32,27 +32,27 @@ Result = TypeVar("Result")
 
 
 class _Seated(NamedTuple):
-    """What came of a hello."""
+    """The slots of a new actor, and the memory of its groups."""
 
     seats: Seats
     groups: dict[int, GroupMemory]
-    """By first slot."""
+    """The memory of each group, by the group's first slot."""
 
 
 class OrderedCaller:
-    """Calls the learner on a thread of its own, so that nobody else has to wait."""
+    """Calls the learner on a thread of its own, so that its caller does not have to wait."""
 
     def __init__(self, connection: Connection) -> None:
         self.call = Caller(connection)
-        """For the functions given to `run`."""
+        """Makes a call; only for functions passed to `run`."""
         self._thread = ThreadPoolExecutor(1, "calls")
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Runs `function` once those before it are through."""
+        """Runs `function` after all earlier ones have returned."""
         return self._thread.submit(function, *arguments)
 
     def tell(self, name: str, *arguments: Any) -> None:
-        """Calls the learner, unless it has ended: then so does this process."""
+        """Calls the learner. Does nothing if it has ended: then this process ends too."""
 
         def call() -> None:
             try:
@@ -66,13 +66,13 @@ class OrderedCaller:
 
 
 class RemoteBackend:
-    """See `learner.serving.backend.Backend`. To be made on the event loop."""
+    """Implements `learner.serving.backend.Backend`. Make it on the event loop."""
 
     def __init__(
         self, calls: OrderedCaller, admissions: Caller, steps: Connection, answers: Connection
     ) -> None:
-        """`calls` are quick, `admissions` take their time. `steps` and `answers` are this
-        process's ends of the pipes of notices."""
+        """The learner answers `calls` at once; it may take seconds for `admissions`. `steps` and
+        `answers` are this process's ends of the pipes of notices."""
         self._calls = calls
         self._admissions = admissions
         self._steps = steps.fileno()
@@ -114,7 +114,7 @@ class RemoteBackend:
         num_episodes = self._memory[slot].write(request.outputs)
         self._replies[slot] = request.reply
         if not self._unsent:
-            # Once what else has arrived was submitted, too.
+            # Called after the other steps that have arrived are submitted, to send all at once.
             self._loop.call_soon(self._send)
         self._unsent.append(
             StepNotice(slot, num_episodes, request.submitted_at, request.is_session_start)
@@ -135,7 +135,7 @@ class RemoteBackend:
         self._calls.tell("count_refused")
 
     def _seat(self, hello: wire.Hello) -> _Seated:
-        """Runs on the thread of calls."""
+        """Runs on the thread of `OrderedCaller`."""
         seats: Seats = self._calls.call("seat", sum(hello.group_sizes))
         try:
             memory = self._share_memory(seats, hello)
@@ -157,7 +157,7 @@ class RemoteBackend:
         return memory
 
     def _give_back(self, call: Future[_Seated]) -> None:
-        """Takes back a seat whose actor has gone while it was being given."""
+        """Takes back the slots of an actor that left before it got them."""
         if not call.cancelled() and call.exception() is None:
             self._vacate(call.result().seats)
 
@@ -181,7 +181,7 @@ class RemoteBackend:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """Tells an actor whose learner has ended what actors know."""
+    """Turns `Stopped`, the end of the learner, into the error that actors know."""
     try:
         yield
     except Stopped as error:

@@ -1,7 +1,7 @@
-"""The learner's handle on its ingress processes. Looks like a `ServerThread`.
+"""The learner's handle on its ingress processes. It has the methods of `ServerThread`.
 
-Each has a supervisor, a thread that reads its steps, sees its end, and starts another in
-its place if it was killed. Two more threads of each answer its calls.
+Each process has a supervisor: a thread that reads the process's steps and notices its end. If
+the process was killed, the thread starts another. Two more threads answer its calls.
 """
 
 import logging
@@ -31,11 +31,11 @@ from seed.security import PLAIN_TEXT, Security
 
 _LOG = logging.getLogger(__name__)
 
-# A process that is killed so often, each time so soon after its start, would be for ever.
+# After more early deaths in a row than this, a process is not started again.
 _MAX_EARLY_DEATHS = 3
 _EARLY_S = 60.0
 
-# How long one may take to end its streams.
+# How long a process may take to end its streams.
 _STOP_GRACE_S = 10.0
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -60,7 +60,7 @@ class IngressProcesses:
           ConfigError: this system cannot share a port or pass on memory.
         """
         if sys.platform != "linux":
-            raise ConfigError(expected("ingress_processes", "0 but on Linux", num_processes))
+            raise ConfigError(expected("ingress_processes", "0, except on Linux", num_processes))
         self._reception = reception
         self._addresses = addresses
         self._on_failure = on_failure
@@ -76,8 +76,8 @@ class IngressProcesses:
         return [supervisor.pid for supervisor in self._supervisors]
 
     def start(self) -> list[str]:
-        """Returns the addresses bound (port 0 replaced by the real one): a TCP port is shared
-        by all processes, of a unix socket each has one of its own.
+        """Returns the addresses bound (port 0 replaced by the real one). All processes share a
+        TCP port; each has a unix socket of its own.
 
         Raises:
           ConfigError: an address that cannot be bound.
@@ -104,7 +104,7 @@ class IngressProcesses:
 
 
 class _Supervisor:
-    """Keeps one process alive."""
+    """Keeps one process running."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _Supervisor:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.bound: Future[list[str]] = Future()
-        """Where the first process listens, or why it does not."""
+        """The addresses of the first process, or the error that keeps it from listening."""
         self._name = f"ingress process {index}"
         self._settings = settings
         self._reception = reception
@@ -126,17 +126,17 @@ class _Supervisor:
 
     @property
     def pid(self) -> int:
-        """Of the process that runs now."""
+        """Id of the process that runs now."""
         return self._process.pid
 
     def stop(self) -> None:
-        """Asks the process to end its streams and itself."""
+        """Asks the process to end its streams and then itself."""
         with self._lock:
             self._is_stopping = True
             self._process.stop()
 
     def join(self) -> None:
-        """Waits for the end, which is not waited for too long."""
+        """Waits for the process to end, and kills it after `_STOP_GRACE_S` seconds."""
         self._thread.join(_STOP_GRACE_S)
         if self._thread.is_alive():
             self._process.kill()
@@ -187,7 +187,7 @@ class _Process:
     def __init__(
         self, settings: Settings, reception: Reception, functions: Functions, *, name: str
     ) -> None:
-        # Not forked: this process has threads.
+        # Spawned, not forked: this process has threads.
         context = multiprocessing.get_context("spawn")
         served_calls, calls = context.Pipe()
         served_admissions, admissions = context.Pipe()
@@ -202,8 +202,8 @@ class _Process:
         self._metrics = reception.metrics
         _LOG.info("%s is process %d", name, self.pid)
         for connection in ends:
-            connection.close()  # else nobody would notice that the process has ended
-        # An interpreter that ends without `stop` waits for its processes, too.
+            connection.close()  # else the pipe would stay open when the process ends
+        # At exit, an interpreter waits for its child processes even if `stop` was not called.
         Finalize(self, self._stop.close, exitpriority=0)
         self._link = Link(reception, read_steps, write_answers)
         _serve(served_admissions, {"admit": reception.admit})
@@ -239,11 +239,11 @@ class _Process:
         self._metrics.watch_cpu("server", partial(cpu_seconds_of_thread, self.pid, thread_id))
 
     def stop(self) -> None:
-        """Asks it to end."""
+        """Asks the process to end."""
         self._stop.close()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kills the process."""
         self._process.kill()
 
 

@@ -1,7 +1,7 @@
-"""Between one ingress process and the learner: its actors' seats, their steps and answers.
+"""Joins one ingress process to the learner: its actors' slots, their steps and answers.
 
-`seat`, `share_memory`, `leave` and `release` are called by the thread that answers the
-process, `carry` by the one that reads its steps, answers come from the inference thread.
+The thread that answers the process calls `seat`, `share_memory`, `leave` and `release`. The
+thread that reads its steps calls `carry`. The inference thread delivers the answers.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from seed.step_notices import ANSWERS, STEPS, AnswerNotice, StepNotice
 
 
 class _SeatedActor:
-    """One actor."""
+    """An actor that holds slots."""
 
     def __init__(self, slots: np.ndarray) -> None:
         self.slots = slots
@@ -42,8 +42,8 @@ class Link:
     """Seats the actors of one ingress process, and carries their steps to the batcher."""
 
     def __init__(self, reception: Reception, steps: Connection, answers: Connection) -> None:
-        """`steps` and `answers` are the learner's ends of the pipes of notices. They are
-        closed with the link's last reference, as late as the last answer may need them."""
+        """`steps` and `answers` are the learner's ends of the pipes of notices. They close with
+        the last reference to the link, because the last answer may need them."""
         self._reception = reception
         self._steps = steps
         self._answers = answers
@@ -53,7 +53,7 @@ class Link:
         self._is_cut = False
 
     def seat(self, num_envs: int) -> Seats:
-        """Gives an actor slots, as its reception does, with the same errors."""
+        """Gives an actor slots like `Reception.seat`, with the same errors."""
         seats = self._reception.seat(num_envs)
         self._sessions[int(seats.slots[0])] = _SeatedActor(seats.slots)
         return seats
@@ -61,8 +61,8 @@ class Link:
     def share_memory(
         self, slot: int, spec: EnvSpec, group_sizes: Sequence[int], is_eval: bool, path: str
     ) -> None:
-        """Maps the file at `path`, which is open until this returns, for the steps of the actor
-        whose first slot this is."""
+        """Maps the file at `path` for the steps of the actor whose first slot is `slot`. The
+        process keeps the file open until this call returns."""
         file = open_file(path)
         try:
             memory = map_groups(file, spec, group_sizes)
@@ -74,13 +74,13 @@ class Link:
             self._groups[int(slots[0])] = _Group(session, slots, is_eval, group)
 
     def leave(self, slot: int) -> None:
-        """Counts the actor whose first slot this is no longer."""
+        """Stops counting the actor whose first slot is `slot` as connected."""
         session = self._sessions[slot]
         session.has_left = True
         self._reception.leave(session.slots)
 
     def release(self, slot: int) -> None:
-        """Lets others have the slots of an actor that has left and got its last answer."""
+        """Frees the slots of an actor that has left and got its last answer."""
         session = self._sessions.pop(slot)
         for member in session.slots.tolist():
             self._groups.pop(member, None)
@@ -93,9 +93,9 @@ class Link:
                 self._submit(StepNotice._make(notice))
 
     def cut(self) -> None:
-        """Ends all sessions, once the process has ended and nobody calls for it any more.
+        """Ends all sessions. Called once the process has ended and makes no more calls.
 
-        Slots whose answer is still to come are released with that.
+        Slots that wait for an answer are released when it comes.
         """
         with self._lock:
             self._is_cut = True

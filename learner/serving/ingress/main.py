@@ -1,7 +1,7 @@
-"""An ingress process: a gRPC server, and the learner behind it in another process.
+"""An ingress process: a gRPC server whose learner runs in another process, the parent.
 
-It never imports torch. It ends when its parent is done with it, or dies. Signals are the
-parent's to answer: in a terminal Ctrl-C reaches both.
+It never imports torch. It ends when its parent closes the stop pipe, or dies. It ignores
+signals, because the parent handles them: in a terminal Ctrl-C reaches both processes.
 """
 
 from seed import quiet_grpc  # noqa: F401, I001 (before anything imports gRPC)
@@ -24,7 +24,7 @@ from seed.security import Security
 
 
 class Settings(NamedTuple):
-    """How a process serves."""
+    """The settings with which a process serves."""
 
     addresses: tuple[str, ...]
     security: Security
@@ -33,20 +33,20 @@ class Settings(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The process's ends of the pipes that it is born with."""
+    """The process's ends of the pipes that it gets at its start."""
 
     calls: Connection
-    """Served by the learner, at once."""
+    """Calls that the learner answers at once."""
     admissions: Connection
-    """Served by the learner, which may take seconds."""
+    """Calls that the learner may take seconds to answer."""
     steps: Connection
     answers: Connection
     stop: Connection
-    """Closed by the learner when it is done, and by the system when it dies."""
+    """Closed by the learner when it stops, and by the system when the learner dies."""
 
 
 def run_ingress_process(settings: Settings, ends: Ends) -> None:
-    """Serves actors until the learner is done."""
+    """Serves actors until the learner stops or dies."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()

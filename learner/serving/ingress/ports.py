@@ -1,8 +1,8 @@
 """TCP ports that the learner holds for its ingress processes, which listen there together.
 
 Linux spreads the connections over all sockets that listen at a port with SO_REUSEPORT. The
-learner's own is bound but never listens: it keeps the port while processes come and go,
-and it cannot be bound where somebody else listens.
+learner binds a socket that never listens. That socket keeps the port while processes come and
+go. It cannot be bound where another server already listens.
 """
 
 import errno
@@ -16,9 +16,9 @@ class HeldAddress:
     """An address at which several processes may listen, until `close`."""
 
     def __init__(self, address: str) -> None:
-        """Raises ConfigError: it cannot be bound, or somebody listens there."""
+        """Raises ConfigError if the address cannot be bound, or a server already listens there."""
         self.address = address
-        """With the port that was chosen, where that was 0."""
+        """The address, with the port that was chosen if it was 0."""
         self._sockets: list[socket.socket] = []
         if is_unix(address):
             return
@@ -30,13 +30,13 @@ class HeldAddress:
             raise ConfigError(expected("listen", wanted, f"{address} ({error})")) from error
 
     def close(self) -> None:
-        """Lets go of the port."""
+        """Releases the port."""
         for held in self._sockets:
             held.close()
 
     def _bind(self) -> None:
-        """Binds every address that the host's name stands for and the machine has, as gRPC
-        does; raises OSError if there is none, or one is taken."""
+        """Binds every address of this machine that the host's name resolves to, as gRPC does.
+        Raises OSError if there is none, or if one is taken."""
         host, port = split_tcp(self.address)
         refusal: OSError | None = None
         for family, _, _, _, place in socket.getaddrinfo(
@@ -52,7 +52,7 @@ class HeldAddress:
                     raise
                 refusal = error
                 continue
-            # Only now: set before, the port of others who share theirs could be bound, too.
+            # Set after binding: otherwise a port that other servers share could be bound too.
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             self._sockets.append(held)
             port = held.getsockname()[1]
