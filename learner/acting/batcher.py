@@ -1,11 +1,11 @@
 """Requests -> one batch. The server thread submits, the inference thread takes.
 
-A batch closes when it is full, when its oldest request has waited long enough, or
-when the device is idle (it is, whenever the inference thread asks) and enough
-environments have reported: as many as report, at the present rate, while a batch is
-worked on, but no more than a share of those connected. Nor does anybody wait longer
-than that work takes. So an actor that is slow or dead is not waited for;
-seed_bench/studies/simulate_batching.py compares this with other rules.
+A batch closes when it is full, when its oldest request has waited long enough, or when the
+device is idle and enough environments have reported. (The device is idle whenever the
+inference thread asks.) "Enough" is the number that reports, at the present rate, while the
+device works on a batch, but at most a share of the connected environments. No request waits
+longer than that work takes. So the batcher does not wait for an actor that is slow or dead.
+seed_bench/studies/simulate_batching.py compares this rule with others.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class Request:
     slots: np.ndarray
     """int64 [E]."""
     is_session_start: bool
-    """The group's first message: whatever its slots hold is a predecessor's."""
+    """The group's first message: the contents of its slots belong to a predecessor."""
     is_eval: bool
     """Act greedily and store nothing."""
     reply: Callable[[np.ndarray], None]
@@ -47,12 +47,12 @@ class Request:
 # Messages over which the rate of arrivals is taken.
 _RATE_WINDOW = 32
 
-# Weight of the newest batch in the mean time that batches take.
+# Weight of the newest batch in the running mean of the time per batch.
 _NEWEST_WEIGHT = 0.2
 
 
 class Batcher:
-    """FIFO of requests that gives them out in batches."""
+    """FIFO of requests that returns them in batches."""
 
     def __init__(self, config: InferenceConfig, now: Callable[[], float] = time.monotonic) -> None:
         self._config = config
@@ -64,7 +64,7 @@ class Batcher:
         self._changed = threading.Condition()
         self._arrivals: deque[tuple[float, int]] = deque(maxlen=_RATE_WINDOW)
         self._taken_at: float | None = None
-        # Seconds from one batch's closing until the next is asked for, a running mean.
+        # Seconds from the close of one batch to the request for the next, a running mean.
         self._work_s = math.inf
 
     @property
@@ -87,7 +87,7 @@ class Batcher:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Wakes the inference thread for good; pending requests stay unanswered."""
+        """Wakes the inference thread and stops it; pending requests stay unanswered."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -103,10 +103,10 @@ class Batcher:
             raise Stopped
 
     def seconds_to_close(self) -> float:
-        """Returns how long the batch stays open if nothing more comes; inf if empty.
+        """Returns how long the batch stays open if no request comes; inf if it is empty.
 
-        To be asked when the device is idle: the first time after a batch was taken tells
-        how long that took.
+        Call it when the device is idle: the first call after a batch was taken measures how
+        long that batch took.
         """
         self._note_work_done()
         if not self._pending:
@@ -125,7 +125,7 @@ class Batcher:
         return min(config.max_inference_batch, share, self._reporting_during_work())
 
     def _reporting_during_work(self) -> int:
-        """Returns how many report while a batch is worked on; all, until that is known."""
+        """Returns how many report while the device works on a batch; all, until that is known."""
         elapsed_s = self._now() - self._arrivals[0][0]
         if len(self._arrivals) < _RATE_WINDOW or elapsed_s <= 0 or math.isinf(self._work_s):
             return self._connected_envs

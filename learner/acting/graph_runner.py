@@ -1,8 +1,8 @@
-"""How a batch of any size goes through an agent's `act`: as it is, or padded to few sizes.
+"""Runs a batch of any size through an agent's `act`: as it is, or padded to one of few sizes.
 
 A recorded `act` (`learner/device/recorders.py`) works on a fixed number of rows in fixed memory.
-So a batch is copied there; the rows behind it hold an earlier batch, and their results are left
-alone. Used by the inference thread.
+So a batch is copied into that memory. The rows after it hold an older batch; their results are
+ignored. Used by the inference thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,35 +22,36 @@ class GraphRunner(Protocol):
     """Acts on one batch after the other."""
 
     def prepare(self, networks: Sequence[nn.Module]) -> None:
-        """Makes ready for batches acted on by these networks and no others."""
+        """Prepares for batches that these networks, and no others, act on."""
         ...
 
     def __call__(self, network: nn.Module, inputs: ActInput) -> ActOutput:
-        """Returns the output of `Agent.act`: the actions to keep, the rest until the next call."""
+        """Returns the output of `Agent.act`: the actions are a copy, the rest is valid until the
+        next call."""
         ...
 
 
 class PlainRunner:
-    """Hands the batch to the agent."""
+    """Passes each batch to the agent as it is."""
 
     def __init__(self, agent: Agent, generator: torch.Generator) -> None:
         self._agent = agent
         self._generator = generator
 
     def prepare(self, networks: Sequence[nn.Module]) -> None:
-        """There is nothing to prepare."""
+        """Does nothing."""
 
     def __call__(self, network: nn.Module, inputs: ActInput) -> ActOutput:
         return self._agent.act(network, inputs, self._generator)
 
 
 class PaddedRunner:
-    """Repeats what was recorded for the next larger size, once for each network.
+    """Replays the recording for the next larger size; each network has its own recordings.
 
-    Weights are read where they are, so each of the two copies that take turns has
-    recordings of its own, rather than a third copy that would have to be written between
-    batches. Slots are read and written outside: there may be more of them from one batch to
-    the next without anything being recorded again, and no padding row can touch one.
+    A recording reads the weights where they are. So each of the two copies of the weights that
+    take turns has recordings of its own; a third copy would have to be written between batches.
+    Slots are read and written outside a recording. So more slots need no new recordings, and no
+    padding row can change a slot.
     """
 
     def __init__(
@@ -62,14 +63,14 @@ class PaddedRunner:
         example: Unrolls,
         max_size: int,
     ) -> None:
-        """Takes memory for a batch.
+        """Allocates memory for a batch.
 
         Args:
           agent: whose `act` is called.
-          generator: what it draws from, on the device where it is to act.
+          generator: source of the agent's random numbers, on the device of acting.
           recorder: for that device.
           example: a row [1, 1, ...] as acting stores it, on any device.
-          max_size: environments in the largest batch to pad; larger ones go as they are.
+          max_size: environments in the largest batch to pad; larger batches are not padded.
         """
         self._generator = generator
         self._recorder = recorder
@@ -80,9 +81,10 @@ class PaddedRunner:
 
     @torch.inference_mode()
     def prepare(self, networks: Sequence[nn.Module]) -> None:
-        # Resuming a run would otherwise change what it draws.
+        # Recording draws random numbers. Without the restored state, a resumed run would sample
+        # other actions.
         state = self._generator.get_state()
-        # The largest first: the others fit into the memory that it works in.
+        # The largest size goes first: the other sizes fit into the memory that it uses.
         for size in reversed(self._sizes):
             for network in networks:
                 self._repeats[network, size] = self._record(
@@ -102,7 +104,7 @@ class PaddedRunner:
         for to, x in zip(tensors_of(held), tensors_of(inputs), strict=True):
             to.copy_(x, non_blocking=True)
         output = map_tensors(lambda x: x[:count], self._repeats[network, size]())
-        # The actions are still on their way to actors when the next batch is acted on.
+        # The next batch overwrites the output, maybe before these actions have reached actors.
         return output._replace(actions=output.actions.clone())
 
     def _record(self, network: nn.Module, inputs: ActInput) -> Callable[[], ActOutput]:

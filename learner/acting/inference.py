@@ -30,7 +30,7 @@ from seed.wire import Episode
 
 
 def run_inference(batcher: Batcher, engine: "InferenceEngine", metrics: Metrics) -> None:
-    """Acts on batch after batch until the batcher or the experience closes."""
+    """Acts on one batch after another until the batcher or the experience closes."""
     clock = metrics.clock("inference")
     try:
         while True:
@@ -44,7 +44,7 @@ def run_inference(batcher: Batcher, engine: "InferenceEngine", metrics: Metrics)
 
 
 class StepCounter(Protocol):
-    """Takes note of what the environments did; called by the inference thread."""
+    """Counts the environments' steps and games; called by the inference thread."""
 
     def add_env_steps(self, count: int) -> None:
         """Counts actions applied by training actors."""
@@ -72,19 +72,19 @@ class InferenceEngine:
         place: Place | None = None,
         observers: Sequence[StepObserver] = (),
     ) -> None:
-        """Takes no memory for environments yet.
+        """Allocates no memory for environments yet.
 
         Args:
           spec: of the environment.
           agent: the algorithm.
-          weights: of which the newest act.
+          weights: the newest version acts.
           emit: takes completed unrolls; may block, which pauses acting.
-          counters: takes note of steps and games.
-          metrics: takes what is measured.
-          runner: how batches go through the agent.
+          counters: counts steps and games.
+          metrics: gets the measured values.
+          runner: runs batches through the agent.
           device: of the networks.
-          place: of this learner among those that train together.
-          observers: see every step once its answers are out.
+          place: of this learner among the learners that train together.
+          observers: see every step once its answers are sent.
         """
         self._place = place or Place()
         self._runner = runner
@@ -123,18 +123,18 @@ class InferenceEngine:
         self._store(slots, step, is_eval, clock)
 
     def _gather(self, batch: list[Request], slots: Tensor, is_eval: np.ndarray | None) -> ActInput:
-        """Returns the newest rows [1, N], and what `slots` hold for them, on the device."""
+        """Returns the newest rows [1, N], and the contents of `slots` for them, on the device."""
         state, last_actions = self._slots.gather(slots)
         return ActInput(
             rows=self._staging.load(batch)._replace(previous_actions=last_actions.unsqueeze(0)),
             state=state,
-            # Other ranks' slots lie in between: what differs by slot differs among all.
+            # The ranks' slots are interleaved, so every environment of the run has its own number.
             slots=slots * self._place.size + self._place.rank,
             greedy=None if is_eval is None else torch.from_numpy(is_eval).to(self._device),
         )
 
     def _make_room(self, num_slots: int) -> None:
-        # Doubling, so that a growing fleet costs few reallocations.
+        # The capacity doubles, so that a growing fleet costs few reallocations.
         capacity = 1 << (num_slots - 1).bit_length()
         self._slots.grow(capacity)
         self._unrolls.grow(capacity)
@@ -171,17 +171,17 @@ class InferenceEngine:
 
 
 def _eval_mask(batch: list[Request]) -> np.ndarray | None:
-    """Returns bool [N]: which environments act greedily and leave nothing; None for none."""
+    """Returns bool [N]: environments that act greedily and store nothing; None for none."""
     if not any(request.is_eval for request in batch):
         return None
     return np.repeat([r.is_eval for r in batch], [r.num_envs for r in batch])
 
 
 class Staging:
-    """Host buffers in which a batch is put together, pinned where the device is a GPU.
+    """Host buffers in which a batch is assembled, pinned if the device is a GPU.
 
-    They are reused: the actions of a batch are read back, which waits for the
-    device, before the next batch is loaded.
+    They are reused: before the next batch is loaded, the actions of the last batch are read
+    back, and that waits for the device.
     """
 
     def __init__(self, spec: EnvSpec, device: torch.device) -> None:
@@ -192,7 +192,7 @@ class Staging:
         self._rewards = torch.empty(0)
         self._flags = torch.empty(0)
         self._no_actions = torch.empty(0)
-        # The same memory, to write to: asked for once, as it is not for nothing.
+        # NumPy views of the same memory, kept because making a view for each batch costs time.
         self._leaf_arrays: tuple[np.ndarray, ...] = ()
         self._reward_array = self._rewards.numpy()
         self._flag_array = self._flags.numpy()
@@ -200,7 +200,7 @@ class Staging:
     def load(self, batch: list[Request]) -> Rows:
         """Returns the newest row of every environment on the device, [1, N, ...].
 
-        The previous actions are left to the caller, who has them on the device.
+        The caller fills in the previous actions, which are already on the device.
         """
         num_envs = sum(request.num_envs for request in batch)
         if num_envs > self._capacity:

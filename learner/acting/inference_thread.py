@@ -1,7 +1,7 @@
-"""The side of the learner that acts: inference on a thread of its own.
+"""The acting side of the learner: inference on a thread of its own.
 
-Built once the environment's spec is known. Runs, evaluations, loads and tests act through it,
-so what the golden checks check is what a run does.
+Built once the environment's spec is known. Runs, evaluations, load tests and tests all act
+through it, so the golden checks check the code of a run.
 """
 
 import contextlib
@@ -30,17 +30,17 @@ from seed.specs import EnvSpec
 
 
 class TrainingEnd(Protocol):
-    """What acting needs of training, wherever that runs; or of what stands in for it."""
+    """What acting needs from training, which may be another process, or from its stand-in."""
 
     weights: PublishedWeights
-    """The newest version acts."""
+    """The weights; the newest version acts."""
 
     def put(self, completed: Completed) -> None:
         """Takes unrolls; may block, which pauses acting. Raises Stopped."""
         ...
 
     def stop(self) -> None:
-        """Takes no more: a thread that waits in `put` is told by Stopped."""
+        """Takes no more unrolls. A thread that waits in `put` gets Stopped."""
         ...
 
 
@@ -63,20 +63,20 @@ class InferenceThread:
         place: Place | None = None,
         observers: Sequence[StepObserver] = (),
     ) -> None:
-        """Builds what acts; no thread runs yet.
+        """Builds the acting parts; no thread runs yet.
 
         Args:
           spec: of the environment.
           agent: the algorithm.
-          config: how batches go through it.
-          training: its weights act, and it gets the completed unrolls.
+          config: how batches are formed and padded.
+          training: gives the weights and gets the completed unrolls.
           batcher: gives the batches.
-          counters: takes note of steps and games.
-          metrics: takes what is measured.
+          counters: counts steps and games.
+          metrics: gets the measured values.
           device: of the weights.
           rng_seed: of action sampling.
-          on_failure: takes what the thread raised, on that thread.
-          place: of this learner among those that train together.
+          on_failure: called with the exception that ends the thread, on that thread.
+          place: of this learner among the learners that train together.
           observers: see every step; closed by `join`.
         """
         place = place or Place()
@@ -86,7 +86,7 @@ class InferenceThread:
         self._on_failure = on_failure
         self._observers = observers
         self._streams = make_streams(device)
-        # Ranks lie behind all seeds that a run can have.
+        # The rank is added above the 31 bits of a run's seed, so that ranks never share a seed.
         self._generator = torch.Generator(device).manual_seed(rng_seed + (place.rank << 31))
         self._runner = make_runner(spec, agent, self._generator, config)
         self._engine = InferenceEngine(
@@ -104,14 +104,14 @@ class InferenceThread:
 
     def start(self) -> None:
         """Starts the thread."""
-        # On cores that they share the trainer goes first, as the others wait for it: acting
-        # catches up while it waits for unrolls.
+        # Where acting and training share cores, the trainer goes first, as the others wait for it.
+        # Acting catches up while the trainer waits for unrolls.
         self._thread = start_thread(
             "inference", self._run, self._on_failure, niceness=SHARED_CORE_NICENESS
         )
 
     def stop(self) -> None:
-        """Ends the thread's waiting for training; its batcher must be closed already."""
+        """Wakes the thread if it waits for training; its batcher must be closed already."""
         self._training.stop()
 
     def join(self) -> None:
@@ -122,11 +122,11 @@ class InferenceThread:
             self._thread.join()
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps of it."""
+        """Returns the part of a checkpoint that belongs to acting."""
         return {"rng": {"inference": self._generator.get_state()}}
 
     def load_rng(self, state: Tensor) -> None:
-        """Goes on with the sampling noise of a checkpoint; call it before `start`."""
+        """Restores the random state of a checkpoint; call it before `start`."""
         self._generator.set_state(state)
 
     def _run(self) -> None:
@@ -142,7 +142,7 @@ class InferenceThread:
 def make_runner(
     spec: EnvSpec, agent: Agent, generator: torch.Generator, config: InferenceConfig
 ) -> GraphRunner:
-    """Returns how batches go through the agent on the generator's device, as configured."""
+    """Returns the runner that `config` asks for, on the generator's device."""
     is_on_gpu = generator.device.type == "cuda"
     if config.cuda_graphs == "off" or (config.cuda_graphs == "auto" and not is_on_gpu):
         return PlainRunner(agent, generator)

@@ -1,8 +1,8 @@
 """Watchers of steps: a page that shows games, a recorder, a logger.
 
-An observer is called by the inference thread, once for each acted batch, after the answers are
-out. While it works the next batch waits, so it should copy what it needs and return. A learner
-without observers does nothing for them.
+The inference thread calls an observer once for each acted batch, after the answers are sent.
+The next batch waits meanwhile, so an observer should copy what it needs and return. A learner
+without observers does no work for them.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from seed.errors import ConfigError, expected
 
 
 class ObservedStep(NamedTuple):
-    """One row of each of N environments, and what was decided at it.
+    """One row of each of N environments, and the policy's outputs for it.
 
     The tensors are on the learner's device, and valid until `observe` returns.
     """
@@ -27,25 +27,25 @@ class ObservedStep(NamedTuple):
     slots: np.ndarray
     """int64 [N]: the environments' seats on this learner."""
     is_eval: np.ndarray | None
-    """bool [N]: which only evaluate; None for none."""
+    """bool [N]: environments that only evaluate; None if there are none."""
     steps: Steps
     """[1, N, ...]: observations, rewards, flags, actions, policy outputs, version."""
     values: Tensor | None
-    """float32 [N]: estimated return from the row on, from an agent that has one."""
+    """float32 [N]: estimated return from the row on; None if the agent estimates none."""
 
 
 class StepObserver(Protocol):
-    """Sees every step. An exception that it raises ends the run, as that of any thread does.
+    """Sees every step. An exception that it raises ends the run, as in any thread.
 
-    One that `--observers` names is built as `cls(run_dir)` before the first actor comes.
+    An observer named by `--observers` is built as `cls(run_dir)` before the first actor connects.
     """
 
     def observe(self, step: ObservedStep) -> None:
-        """Takes note of one acted batch."""
+        """Processes one acted batch."""
         ...
 
     def close(self) -> None:
-        """Lets go of what it holds; called once, after the last step."""
+        """Releases its resources; called once, after the last step."""
         ...
 
 
@@ -54,10 +54,10 @@ def make_observers(names: Sequence[str], run_dir: Path) -> list[StepObserver]:
 
     Args:
       names: as configured.
-      run_dir: directory of the run's files, for what they write.
+      run_dir: directory of the run's files, for the files that observers write.
 
     Raises:
-      ConfigError: a name that leads nowhere, or to what is no observer.
+      ConfigError: a name cannot be imported, or its object is no observer.
     """
     return [_make_observer(name, run_dir) for name in names]
 

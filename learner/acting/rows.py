@@ -1,4 +1,4 @@
-"""Tensors that are read and written by rows, fast on any device. Used by the inference thread."""
+"""Tensors read and written by rows, fast on any device. Used by the inference thread."""
 
 from collections.abc import Sequence
 
@@ -8,15 +8,15 @@ from torch import Tensor
 
 
 class RowTable:
-    """Tensors [capacity, *shape] of one capacity, of which a batch takes some rows at a time.
+    """Tensors [capacity, *shape] of one capacity. A batch reads or writes some of their rows.
 
-    On the CPU through NumPy: `index_copy_` goes byte by byte, 17 times slower for 16 frame
-    stacks, and a small row costs its tensor operations more than its bytes. The arrays are
-    made once, as to ask a tensor for its own takes as long as to write 32 numbers.
+    On the CPU the table uses NumPy: `index_copy_` copies byte by byte, 17 times slower for 16
+    frame stacks, and for a small row a tensor operation costs more than the copy. The NumPy views
+    are made once, because making one takes as long as writing 32 numbers.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        """The tensors stay the caller's to look at; they share their memory with the table."""
+        """The table shares the tensors' memory. The caller may keep and read the tensors."""
         self._tensors = tuple(tensors)
         on_device = any(x.is_cuda for x in tensors)
         self._arrays = None if on_device else tuple(x.numpy() for x in tensors)

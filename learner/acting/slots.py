@@ -1,7 +1,7 @@
-"""What each slot carries from step to step, on the device. Belongs to the inference thread.
+"""The state that each slot keeps between steps, on the device. Belongs to the inference thread.
 
-A slot is one environment's seat on the learner. Seats are never moved, so an index stays good
-for as long as its actor stays connected.
+A slot is one environment's seat on the learner. Slots are never moved, so an index stays valid
+as long as its actor stays connected.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class SlotStates:
         self._table = RowTable([*self._state.values(), self._last_actions])
 
     def grow(self, capacity: int) -> None:
-        """Makes room for slots below `capacity`; what is held stays."""
+        """Makes room for slots below `capacity`; the contents stay."""
         added = capacity - self.capacity
         if added <= 0:
             return
@@ -40,8 +40,8 @@ class SlotStates:
     def gather(self, slots: Tensor) -> tuple[State, Tensor]:
         """Returns copies of (state [N, ...], last actions [N]) of int64 [N] slots.
 
-        A slot whose new holder has not acted yet gives its predecessor's: networks
-        start anew wherever `is_first`, which the first row always is.
+        Until a slot's new actor has acted, the slot holds its predecessor's state. Networks
+        ignore it: they reset the state at each `is_first` row, and an actor's first row is one.
         """
         *state, last_actions = self._table.read(slots)
         return dict(zip(self._state, state, strict=True)), last_actions

@@ -10,12 +10,14 @@ of the slot's next unroll:
 
 The network's state before row 0 and before row 4 is kept for them. Slots fill
 independently, so any mix of actors may share a batch. An actor that leaves simply
-stops appending; `begin` discards what it left when its slot is used again.
+The network's state before row 0 and before row 4 is kept with them. Slots fill
+independently, so any mix of actors may share a batch. An actor that leaves stops
+appending; `begin` discards its partial unroll when its slot is used again.
 
-Environments that step together would also complete their unrolls together: a burst
-that fills the queue, stalls everybody, and grows stale in it. So slots start out of
-phase, in blocks of one batch: a block leaves out its first rows after an actor joins,
-fewer than T, by a sequence that is even for any number of blocks.
+Environments that step together would also complete their unrolls together. Such a burst
+fills the queue, stalls acting, and grows stale in the queue. So slots start out of phase,
+in blocks of one batch. After an actor joins, a block skips its first rows, fewer than T.
+The numbers of skipped rows spread evenly over any number of blocks.
 """
 
 import numpy as np
@@ -26,17 +28,16 @@ from learner.records import Completed, State, Unrolls, index_unrolls, map_tensor
 
 
 class UnrollStore:
-    """Appends steps to the open unrolls of all slots, and gives out those that are full."""
+    """Appends steps to the open unrolls of all slots, and returns the full ones."""
 
     def __init__(self, unroll_length: int, device: torch.device, *, block_size: int) -> None:
-        """`block_size` neighbouring slots start in phase, blocks do not; 0: all do."""
+        """Slots of one block of `block_size` start in phase, blocks do not; 0: all slots do."""
         self._num_rows = unroll_length + 1
         self._block_size = block_size
         self._device = device
         self._capacity = 0
-        # Row that each slot writes next, in [0, T + 1); negative while it leaves rows
-        # out. Kept on the host: which unrolls are full is known without asking the
-        # device.
+        # Row that each slot writes next, in [0, T + 1); negative while the slot skips rows.
+        # Kept on the host, so that finding the full unrolls does not wait for the device.
         self._cursors = np.zeros(0, np.int64)
         self._has_emitted = np.zeros(0, bool)  # since an actor took the slot
         self._open: _OpenUnrolls | None = None
@@ -53,7 +54,7 @@ class UnrollStore:
         self._capacity = capacity
 
     def begin(self, slots: np.ndarray) -> None:
-        """Discards the open unrolls of `slots`: a new actor sits there."""
+        """Discards the open unrolls of `slots`: a new actor holds these slots."""
         self._cursors[slots] = 0
         self._has_emitted[slots] = False
         if self._block_size:
@@ -61,7 +62,7 @@ class UnrollStore:
             self._cursors[slots] = -(phases * (self._num_rows - 1)).astype(np.int64)
 
     def append(self, slots: np.ndarray, step: Unrolls) -> Completed | None:
-        """Stores one row of each of N slots; returns the unrolls this completes.
+        """Stores one row of each of N slots; returns the unrolls that are now full.
 
         Args:
           slots: int64 [N], distinct.
@@ -119,7 +120,7 @@ class _OpenUnrolls:
         self.states = RowTable(tensors_of(records.initial_state))
         """The network's state before row 0 of every slot."""
         self.next_states = RowTable(tensors_of(next_initial_state))
-        """The same before row T, with which the next unroll begins."""
+        """The network's state before row T, with which the slot's next unroll begins."""
 
     @classmethod
     def like(cls, step: Unrolls, num_rows: int, capacity: int) -> "_OpenUnrolls":
@@ -132,7 +133,7 @@ class _OpenUnrolls:
         return cls(Unrolls(steps, states()), states())
 
     def grown(self, capacity: int) -> "_OpenUnrolls":
-        """Returns the same with more room."""
+        """Returns the same unrolls with room for `capacity` slots."""
         held, size = self.records, self.records.num_unrolls
         larger = self.like(held, held.steps.num_rows, capacity)
         map_tensors(lambda new, old: new[:, :size].copy_(old), larger.records.steps, held.steps)
@@ -147,7 +148,7 @@ class _OpenUnrolls:
 def van_der_corput(indices: np.ndarray) -> np.ndarray:
     """Returns 0, 1/2, 1/4, 3/4, 1/8, ...: float64, even on [0, 1) for any prefix.
 
-    The bits of an index, mirrored at the binary point.
+    The bits of an index are mirrored at the binary point.
     """
     fractions = np.zeros(indices.shape)
     weight = 0.5
