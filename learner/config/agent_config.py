@@ -1,7 +1,7 @@
 """The settings of the algorithms; those of everything else are in run_config.py.
 
-`AgentConfig` is what the config of every algorithm has. Read by the command line, which must
-not import torch, and by the agents.
+`AgentConfig` holds the fields that every algorithm's config has. Read by the command line,
+which must not import torch, and by the agents.
 """
 
 import abc
@@ -19,13 +19,13 @@ Schedule = Literal["linear", "constant"]
 
 AGENTS = Kind("agent", "seed_rl.agents", ("vtrace", "r2d2"))
 
-# In a config.yaml it stands as `agent: {algorithm: NAME, ...}`.
+# In a config.yaml this field stands as `agent: {algorithm: NAME, ...}`.
 AgentName = Annotated[str, tyro.conf.arg(name="agent")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AgentConfig(abc.ABC):
-    """What the config of every algorithm has. An algorithm derives its own from it.
+    """The fields that every algorithm's config has. Each algorithm derives its own class.
 
     Every field of a subclass needs a default and becomes a flag, with the line under the
     field as its help.
@@ -33,7 +33,7 @@ class AgentConfig(abc.ABC):
 
     algorithm: AgentName = ""
     """Which algorithm acts and trains: vtrace, r2d2, the name of an installed package's agent,
-    or module:Name. The flags of this group are those of its config."""
+    or module:Name. The other flags of this group belong to its config."""
     batch_size: int = 32
     """B: unrolls collected for one learner step."""
 
@@ -43,11 +43,11 @@ class AgentConfig(abc.ABC):
     @property
     @abc.abstractmethod
     def num_rows(self) -> int:
-        """Rows of what the loss is computed on: T transitions, and the row they end at."""
+        """Rows of one sample of the loss: T transitions, and the row that ends the last one."""
 
     @property
     def unrolls_per_update(self) -> int:
-        """Unrolls that the loss of one learner step is computed on."""
+        """Unrolls in the batch of one learner step."""
         return self.batch_size
 
     @property
@@ -80,10 +80,10 @@ class VTraceConfig(AgentConfig):
     unroll_length: int = 20
     """T: transitions in an unroll."""
     sample_reuse: int = 1
-    """Learner steps that each unroll takes part in: beside the B fresh ones, a step
-    trains on those of the sample_reuse - 1 steps before. V-trace corrects for their
-    age. Fewer env steps are needed, each costs more training. Adds sample_reuse - 1
-    learner steps to the largest policy lag (docs/lag.md)."""
+    """Learner steps in which each unroll takes part: a step trains on B fresh unrolls and on
+    those of the sample_reuse - 1 steps before. V-trace corrects for their age. Fewer env steps
+    are needed, but each costs more training. Adds sample_reuse - 1 learner steps to the
+    largest policy lag (docs/lag.md)."""
     discount_factor: float = 0.99
     reward_scale: float = 1.0
     """Multiplies rewards before clipping."""
@@ -92,7 +92,7 @@ class VTraceConfig(AgentConfig):
     reward_clip_max: float = 1.0
     """Largest reward trained on, after scaling. inf for no clipping."""
     value_cost: float = 0.5
-    """Weight of the value loss, itself half a squared error."""
+    """Weight of the value loss, which is half the squared error."""
     entropy_cost: float = 0.01
     """Weight of the entropy bonus; the starting weight with an entropy target."""
     entropy_cost_schedule: Schedule = "constant"
@@ -101,12 +101,12 @@ class VTraceConfig(AgentConfig):
     entropy_target: float | None = None
     """Entropy in nats that an adaptive entropy cost steers to; none: fixed cost."""
     entropy_target_speed: float = 10.0
-    """k of the adaptive cost exp(k theta): how fast it moves."""
+    """k of the adaptive cost exp(k theta): how fast the cost changes."""
     queue_batches: int = 1
-    """Batches of unrolls that may wait for the trainer. When they do, inference
+    """Batches of unrolls that may wait for the trainer. When the queue is full, inference
     pauses. So the policy lag is at most queue_batches + 2 N / batch_size + sample_reuse
-    + 1 learner steps with N environments, and 32 / batch_size more where training has
-    a process of its own (docs/lag.md)."""
+    + 1 learner steps with N environments, and 32 / batch_size more if training has a
+    process of its own (docs/lag.md)."""
     rho_max: float = 1.0
     """Clip of the importance weight in the value target's temporal difference."""
     c_max: float = 1.0
@@ -116,8 +116,8 @@ class VTraceConfig(AgentConfig):
     trace_lambda: float = 1.0
     """Lambda multiplying the trace weight."""
     loss_reduction: Literal["sum", "mean"] = "sum"
-    """Over the valid steps of a batch. The sum is IMPALA's; with the mean, gradients
-    are some T x B times smaller, so max_grad_norm and epsilon must shrink alike."""
+    """How the loss is reduced over the valid steps of a batch. The sum is IMPALA's. With the
+    mean, gradients are some T x B times smaller, so max_grad_norm and epsilon must shrink too."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,30 +157,30 @@ class ReplayConfig:
     """Prioritised replay of sequences (Schaul et al. 2016, Horgan et al. 2018)."""
 
     replay_capacity: int = 100_000
-    """Sequences held; the oldest make room for new ones. The policy lag is some
+    """Sequences held; new ones replace the oldest. The policy lag is some
     samples_per_insert * replay_capacity / batch_size learner steps at most (docs/lag.md)."""
     replay_min_size: int = 5_000
     """Sequences collected before training starts."""
     samples_per_insert: float = 0.75
-    """Times that a sequence is trained on, on average. The side that is ahead waits: the
+    """Mean number of times that a sequence is trained on. The side that is ahead waits: the
     trainer for new sequences, or acting for the trainer."""
     priority_exponent: float = 0.9
     """Sequences are sampled in proportion to their priority to this power; 0: evenly."""
     importance_exponent: float = 0.6
     """How far importance weights make up for uneven sampling; 1: in full."""
     replay_compression: Literal["none", "zstd"] = "none"
-    """"zstd": screens are held compressed, in a tenth of the memory or less, for some CPU
-    time as they come and go (docs/replay.md). For uint8 observations."""
+    """Compression of the observations held; uint8 observations only. "zstd": screens take a tenth
+    of the memory or less, for some CPU time at each insert and sample (docs/replay.md)."""
     checkpoint_replay: bool = True
-    """Save the replay with each checkpoint, while it is within the limit; a resumed run
-    otherwise collects replay_min_size new sequences before it trains."""
+    """Save the replay with each checkpoint, up to the size limit. Without a saved replay, a
+    resumed run collects replay_min_size new sequences before it trains."""
     checkpoint_replay_limit_gib: float = 4.0
-    """Largest replay, in GiB, that checkpoints hold."""
+    """Largest replay, in GiB, that is saved with a checkpoint."""
 
     def __post_init__(self) -> None:
         capacity, min_size = self.replay_capacity, self.replay_min_size
-        # Beyond that the links and priorities alone take several GiB, before the size of a
-        # sequence is known.
+        # With a larger capacity the links and priorities alone take several GiB, before the size of
+        # a sequence is known.
         require(1 <= capacity <= 10**8, "replay_capacity", "1 .. 10^8", capacity)
         require(1 <= min_size <= capacity, "replay_min_size", "from 1 to replay_capacity", min_size)
         require(
@@ -210,15 +210,15 @@ class R2D2Config(AgentConfig):
     sequence_length: int = 80
     """L: transitions trained in a sequence."""
     burn_in: int = 40
-    """Rows before them that only bring the recurrent state up to date."""
+    """Rows before the trained ones that only bring the recurrent state up to date."""
     sequence_period: int = 0
-    """Rows between the starts of an environment's sequences; 0: sequence_length, so
-    that every transition is trained in just one of them."""
+    """Rows between the starts of an environment's sequences. 0: sequence_length, so that
+    every transition is trained in exactly one sequence."""
     discount_factor: float = 0.997
     n_step: int = 5
     """Rewards summed before a target bootstraps."""
     reward_scale: float = 1.0
-    """Multiplies rewards, which are not clipped: the value rescaling tames them."""
+    """Multiplies rewards. Rewards are not clipped: the value rescaling limits their effect."""
     rescale_epsilon: float = 1e-3
     """epsilon of h(x) = sign(x)(sqrt(|x| + 1) - 1) + epsilon x."""
     priority_mix: float = 0.9
@@ -230,7 +230,7 @@ class R2D2Config(AgentConfig):
     """Environment i acts at random with probability base^(1 + exponent u_i), its
     u_i in [0, 1) evenly spread over the environments."""
     exploration_exponent: float = 7.0
-    """See exploration_base."""
+    """The exponent in the formula of exploration_base."""
     eval_epsilon: float = 1e-3
     """Probability of a random action in evaluation."""
     head_size: int = 512
@@ -255,7 +255,7 @@ class R2D2Config(AgentConfig):
 
     @property
     def num_rows(self) -> int:
-        """Rows of a sequence: burn-in, trained transitions, and the row they end at."""
+        """Rows of a sequence: burn-in, trained transitions, and the row that ends the last one."""
         return self.burn_in + self.sequence_length + 1
 
     @property
@@ -273,12 +273,12 @@ class R2D2Config(AgentConfig):
 
 
 def config_class_of(algorithm: str, *, field: str = AGENTS.field) -> type[AgentConfig]:
-    """Returns the class of the config of an algorithm; imports those of other packages only.
+    """Returns the class of the config of an algorithm; imports only modules of other packages.
 
     Args:
       algorithm: "vtrace", "r2d2", the entry point of an installed package, or module:Name of
-        an agent class that names its config by the class attribute `Config`.
-      field: what messages call the name.
+        an agent class whose class attribute `Config` is its config.
+      field: the field that messages name.
 
     Raises:
       ConfigError: there is no such agent, or its `Config` cannot hold flags.
@@ -301,7 +301,7 @@ _BUILT_IN: dict[str, type[AgentConfig]] = {"vtrace": VTraceConfig, "r2d2": R2D2C
 
 
 def _problem_with(config: object) -> str | None:
-    """Returns what keeps `config` from being made without arguments and from having flags."""
+    """Returns why `config` cannot be made without arguments or cannot have flags; else None."""
     if not isinstance(config, type) or not issubclass(config, AgentConfig):
         return f"is {config!r}"
     if inspect.get_annotations(config) and "__dataclass_fields__" not in vars(config):
@@ -315,7 +315,7 @@ def _problem_with(config: object) -> str | None:
 
 
 def _class_of(fields: dict[str, Any]) -> type[AgentConfig]:
-    """Returns which config a file's mapping describes; without a name it is V-trace's."""
+    """Returns the config class that a file's mapping describes; VTraceConfig if it has no name."""
     algorithm = fields.get("algorithm", VTraceConfig.algorithm)
     require(isinstance(algorithm, str), "algorithm", "a string", algorithm)
     return config_class_of(algorithm, field="algorithm")

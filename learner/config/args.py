@@ -1,6 +1,6 @@
-"""Command lines of the roles that take a preset, and where their run lives.
+"""Command lines of the roles that take a preset, and the choice of the run's directory.
 
-Torch-free unless the agent or the preset is of another package: shared by `seed learner`,
+Imports no torch unless the agent or the preset is of another package. Used by `seed learner`,
 `seed train` and their tests.
 """
 
@@ -35,15 +35,15 @@ class LearnerArgs:
 
     config: RunConfig
     run_dir: Path | None = None
-    """Directory of the run's files; by default runs/<preset>-<time>, and with
-    --resume the newest such."""
+    """Directory of the run's files. By default runs/<preset>-<time>; with --resume the
+    newest directory of that form."""
     resume: bool = False
-    """Go on from the run's newest checkpoint, with the run's own config except for
-    the flags given now. Starts afresh if --run-dir holds no checkpoint yet."""
+    """Resume the run's newest checkpoint, with the run's own config except for the flags
+    given now. The run starts from the beginning if --run-dir holds no checkpoint yet."""
     listen: tuple[str, ...] = ("127.0.0.1:50051",)
     """Addresses to serve actors on: host:port (port 0: any free one) or unix:PATH.
-    With several learners on a machine (torchrun), of its first: the next ones take
-    the following ports, or the path with a number behind it."""
+    If torchrun starts several learners on a machine, these are the addresses of the first. The
+    others use the following ports, or the path with their number appended."""
     tls_cert: Path | None = None
     """Speak TLS at the host:port addresses: PEM file of the learner's certificate."""
     tls_key: Path | None = None
@@ -51,7 +51,7 @@ class LearnerArgs:
     tls_ca: Path | None = None
     """Mutual TLS: let in only actors with a certificate that this PEM file vouches for."""
     token_file: Path | None = None
-    """Let in only calls that carry the token in this file; health checks need none."""
+    """Accept only calls that carry the token in this file; health checks need none."""
     insecure: bool = False
     """Allow addresses beyond this machine without TLS or without a token: anyone who
     reaches them can read along, or act as an actor."""
@@ -59,17 +59,17 @@ class LearnerArgs:
     """Serve the newest report to Prometheus at http://<metrics-host>:<port>/metrics;
     0: any free port. None: not at all."""
     metrics_host: str = "127.0.0.1"
-    """Address of this machine to serve metrics at; 0.0.0.0 or :: for all. They tell how
-    the run goes, and are neither encrypted nor protected."""
+    """Address of this machine to serve metrics at; 0.0.0.0 or :: for all addresses. Metrics
+    show how the run goes, and are neither encrypted nor protected."""
     log_format: LogFormat = "text"
-    """"text": lines for people. "json": an object a line with time, level, process,
-    message and, after an error, exception; there is no live view then."""
+    """"text": lines for people. "json": one object a line, with time, level, process, message
+    and, after an error, exception; there is no live view then."""
     json: bool = False
-    """Print the final report as one JSON object on stdout, and nothing else there."""
+    """Print only the final report on stdout, as one JSON object."""
 
     def __post_init__(self) -> None:
         check_cert_and_key(self.tls_files)
-        # A CA alone would ask actors for certificates over a connection without TLS.
+        # A CA without a certificate would ask actors for certificates on a connection without TLS.
         if self.tls_ca is not None:
             require(self.tls_cert is not None, "tls_cert", "a file, with --tls-ca", None)
         check_metrics_port(self.metrics_port)
@@ -95,9 +95,9 @@ class TrainArgs(LearnerArgs):
     """Processes with which each local actor steps a group, for slow environments: see
     `seed actor --help`. 0: the actor steps them itself."""
     num_eval_actors: int = 0
-    """Further actor processes that only evaluate, for eval/return_mean in the reports:
-    each plays 4 environments greedily with the newest weights. Their steps are neither
-    trained on nor counted, but take CPU time from those that are."""
+    """Further actor processes that only evaluate, for eval/return_mean in the reports.
+    Each plays 4 environments greedily with the newest weights. Their steps are neither
+    trained on nor counted, but take CPU time from the training actors."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +118,7 @@ class EvalArgs:
     """Greedy full games from a checkpoint."""
 
     run: tyro.conf.Positional[Path]
-    """A run directory, of which the newest checkpoint is taken, or one checkpoint."""
+    """A run directory, whose newest checkpoint is used, or one checkpoint."""
     episodes: int = 20
     """Full games to play."""
     num_envs: int = 0
@@ -130,7 +130,7 @@ class EvalArgs:
     video: Path | None = None
     """Write the first game to this mp4 file; steps one environment only."""
     json: bool = False
-    """Print one JSON object on stdout, and nothing else there."""
+    """Print only one JSON object on stdout."""
 
     def __post_init__(self) -> None:
         require(self.episodes >= 1, "episodes", "at least 1", self.episodes)
@@ -153,7 +153,7 @@ _HELP_FLAGS = ("-h", "--help")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _DecidingFlags:
-    """The flags that decide which config the others change, and so which others there are."""
+    """The flags that decide which config, and so which other flags, a command line has."""
 
     agent: str | None = None
     run_dir: Path | None = None
@@ -194,10 +194,10 @@ def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[st
 
 
 def _with_agent(config: RunConfig, algorithm: str | None) -> RunConfig:
-    """Returns `config` with another algorithm; None, or the one that it has, changes nothing.
+    """Returns `config` with another algorithm. None or the present algorithm changes nothing.
 
-    An agent of the same config class takes over the values of the fields, any other has its
-    own defaults. The result is not checked: the flags may still make the agent fit the rest.
+    An agent of the same config class keeps the values of the fields; any other agent gets its
+    own defaults. The result is not checked, because the flags may still make it valid.
     """
     if algorithm is None or algorithm == config.agent.algorithm:
         return config

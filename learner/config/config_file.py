@@ -1,7 +1,7 @@
 """A run's config.yaml, and the environment settings that actors receive.
 
-The file repeats the run: every field of `RunConfig`, and under `provenance` what
-it ran on, for people and ignored on load. Read at start-up by every role.
+The file can repeat the run: it holds every field of `RunConfig`. Under `provenance` it also
+tells people which code ran on which machine; loading ignores that. Read at start by every role.
 """
 
 import os
@@ -43,17 +43,17 @@ def load_config(path: Path) -> RunConfig:
 
 
 def load_provenance(path: Path) -> dict[str, Any]:
-    """Returns what is known of the run that wrote `path`: name, command, git_commit, versions."""
+    """Returns the `provenance` in `path`: name, command, git_commit, versions."""
     return read_document(path).get(_PROVENANCE, {})
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Returns the YAML mapping in `path`, unchecked beyond being one."""
+    """Returns the YAML mapping in `path`; checks only that it is a mapping."""
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(expected(str(path), "a readable file", error.strerror)) from error
-    # Not all that is wrong with a text is a YAMLError: a 13th month is not.
+    # Some errors in a text are no YAMLError: a 13th month is a ValueError.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(expected(str(path), "YAML", error)) from error
     if not isinstance(document, dict):

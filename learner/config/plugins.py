@@ -1,9 +1,9 @@
-"""Names on the command line -> what other packages define under them.
+"""Names on the command line -> objects of other packages.
 
-A name is a built-in, an entry point of an installed package, or `module:Name`. Torch-free by
-itself: what a name stands for is imported only by `load`. Called when flags are parsed, when a
-config.yaml is read and when agents and networks are built. The built-ins themselves, and what
-an object must be, are the callers' to know.
+A name is a built-in, an entry point of an installed package, or `module:Name`. Imports no torch
+itself: only `load` imports the module that a name stands for. Called when flags are parsed, when
+a config.yaml is read and when agents and networks are built. The callers look up the built-ins,
+and check that an object is of the right type.
 """
 
 import functools
@@ -18,12 +18,12 @@ from seed.errors import ConfigError, expected
 
 
 class Kind(NamedTuple):
-    """What a name stands for: an agent, a torso, a preset."""
+    """A kind of named object: an agent, a torso, a preset."""
 
     field: str
-    """What messages call it."""
+    """The field that messages name."""
     group: str
-    """Group of the entry points by which installed packages offer theirs."""
+    """Group of the entry points with which installed packages register theirs."""
     built_in: tuple[str, ...]
     """Names that need no import of another package."""
 
@@ -35,9 +35,9 @@ def installed(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def check_name(kind: Kind, name: str) -> None:
-    """Raises ConfigError unless `name` is one that `load` or the caller may know.
+    """Raises ConfigError unless `name` is a built-in, an entry point or reads module:Name.
 
-    Imports nothing, so a module that does not exist is found only by `load`.
+    Imports nothing, so only `load` finds out that a module does not exist.
     """
     if name in kind.built_in or _is_target(name) or name in installed(kind):
         return

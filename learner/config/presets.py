@@ -1,6 +1,6 @@
 """Named starting points: preset name -> config. Every field stays a flag.
 
-Read when a command line is parsed. Other packages define presets of their own.
+Read when a command line is parsed. Other packages may define presets of their own.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ _ADAM = OptimizerConfig(
 _CARTPOLE_VTRACE = RunConfig(
     env=EnvConfig(env_id="CartPole-v1"),
     network=NetworkConfig(torso="mlp", hidden_sizes=(64, 64)),
-    # Returns of up to 1/(1 - .99) = 100 swamp the shared torso; scaled they do not.
+    # Returns of up to 1/(1 - .99) = 100 would dominate the shared torso; scaled returns do not.
     agent=VTraceConfig(unroll_length=20, batch_size=16, reward_scale=0.05),
     optimizer=_ADAM,
     actor=ActorConfig(envs_per_group=16),
@@ -63,8 +63,8 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
     _ATARI_VTRACE,
     env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),
     network=NetworkConfig(torso="impala_shallow", frame_stack=4, center_images=True),
-    # Small batches, for many updates in few env steps, and each unroll trained on twice:
-    # on a few cores env steps are what there is least of.
+    # Small batches give many updates in few env steps, and each unroll is trained on twice:
+    # on a few cores env steps are the scarcest resource.
     agent=VTraceConfig(
         unroll_length=20,
         batch_size=4,
@@ -78,8 +78,8 @@ _ATARI_VTRACE_CPU = dataclasses.replace(
     learner=LearnerConfig(total_env_steps=5_000_000),
 )
 
-# Short sequences, each trained on several times. Values reach back by n_step with every
-# copy to the target network, and have some 100 steps to go: so it is copied often.
+# Short sequences, each trained on several times. A value reaches back by n_step with every
+# copy to the target network, but has to reach some 100 steps: so the copies are frequent.
 _CARTPOLE_R2D2 = dataclasses.replace(
     _CARTPOLE_VTRACE,
     network=NetworkConfig(torso="mlp", hidden_sizes=(64,), lstm_size=64),
@@ -95,7 +95,7 @@ _CARTPOLE_R2D2 = dataclasses.replace(
     learner=LearnerConfig(total_env_steps=200_000),
 )
 
-# The answer lies in what was seen 11 steps ago and has not been shown since.
+# The answer depends on an observation of 11 steps ago that has not been shown since.
 _MEMORY_R2D2 = dataclasses.replace(
     _CARTPOLE_R2D2,
     env=EnvConfig(env_id="seed/Recall-v0"),
@@ -112,11 +112,11 @@ _MEMORY_R2D2 = dataclasses.replace(
     learner=LearnerConfig(total_env_steps=60_000),
 )
 
-# Longer than any sequence: the cue lies 41 rows before the question, so no sequence of 41
-# rows (burn-in, trained, bootstrap) holds both. It must come through the recurrent state
-# that is stored with a sequence. What that takes, apart from gates that start out open, is
-# a network that does not change the meaning of its states too fast: at twice the learning
-# rate returns came and went.
+# The delay is longer than any sequence: the cue comes 41 rows before the question, and no
+# sequence of 41 rows (burn-in, trained, bootstrap) holds both. The cue must come through the
+# recurrent state that is stored with a sequence. That takes gates that start open, and a
+# network that does not change the meaning of its states too fast: at twice the learning rate
+# good returns did not last.
 _MEMORY_HARD_R2D2 = dataclasses.replace(
     _MEMORY_R2D2,
     env=EnvConfig(env_id="seed/Recall-v0", env_kwargs='{"length": 40}'),
@@ -153,10 +153,10 @@ _ATARI_R2D2 = RunConfig(
     learner=LearnerConfig(total_env_steps=50_000_000),
 )
 
-# Short sequences and small batches, for many updates in few env steps; each trained on
-# one and a half times, which keeps one core training while the other acts: more often
-# would not be more updates a second. The ladder of epsilons ends at .004, and the target
-# network follows within some 20,000 env steps.
+# Short sequences and small batches give many updates in few env steps. Each sequence is
+# trained on one and a half times, which keeps one core training while the other acts: a higher
+# number would not give more updates a second. The ladder of epsilons ends at .004, and the
+# target network follows within some 20,000 env steps.
 _ATARI_R2D2_CPU = dataclasses.replace(
     _ATARI_R2D2,
     env=EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(full_action_space=False)),

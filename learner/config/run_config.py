@@ -1,9 +1,9 @@
 """Every knob of a run: frozen dataclasses, one per part, each field a flag.
 
-Those of the algorithms are in learner/config/agent_config.py. All live here, not beside the
-code that reads them, because the command line and the actors must not import torch.
-Code receives the part it needs.
-`__post_init__` refuses what cannot work; nothing is adjusted quietly.
+Those of the algorithms are in learner/config/agent_config.py. All configs live here, not beside
+the code that reads them, because the command line and the actors must not import torch.
+Each part of the code receives only its own config. `__post_init__` refuses values that cannot
+work; no value is adjusted silently.
 """
 
 import dataclasses
@@ -47,28 +47,28 @@ class NetworkConfig:
     """The network; what the environment's spec decides is not repeated here."""
 
     torso: str = "auto"
-    """What reads an observation: mlp, small_conv, impala_shallow, impala_deep, nature, the
-    name of an installed package's torso or module:Name, a torso or all of a network but its
-    heads. "auto": mlp for vectors, small_conv for images under 36 pixels, impala_shallow for
-    larger ones."""
+    """The part that reads an observation: mlp, small_conv, impala_shallow, impala_deep, nature,
+    or the name of an installed package's torso, or module:Name of a torso or of a whole network
+    without its heads. "auto": mlp for vectors, small_conv for images under 36 pixels,
+    impala_shallow for larger ones."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Layers of the mlp torso."""
     lstm_size: int = 0
     """Units of the LSTM behind the torso; 0 for none."""
     lstm_forget_bias: float = 0.0
     """Added to the bias of the LSTM's forget gates before training (Gers et al. 2000).
-    Untrained they keep a share of some 1 / (1 + e^-bias) of the memory each step: half
-    of it at 0. What has faded before it is needed cannot be learned from."""
+    Before training, the gates keep a share of some 1 / (1 + e^-bias) of the memory each step:
+    half of it at 0. A memory that fades before it is needed cannot be learned from."""
     frame_stack: int = 1
     """Newest observations that the network sees at once, zeros before the first."""
     center_images: bool = False
-    """Subtract from each pixel its mean over what has been trained on, so that a
-    still background, most of an Atari screen, does not drown what moves."""
+    """Subtract from each pixel its mean over the images trained on, so that a still
+    background, most of an Atari screen, does not hide what moves."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """What the torsos multiply in, while acting and training; weights, LSTM, heads, losses
-    and all that is recorded are float32 either way. bfloat16 keeps 8 bits of a number: what
-    training recomputes may differ from what was recorded in the third digit, not the sixth.
-    On NVIDIA GPUs PyTorch computes float32 convolutions in TF32, which keeps 11."""
+    """Number type of the multiplications in torsos, in acting and training. Weights, LSTM, heads,
+    losses and all recorded values are float32 either way. bfloat16 keeps 8 bits of a number:
+    values that training recomputes may differ from the recorded ones in the third digit, not
+    the sixth. On NVIDIA GPUs PyTorch computes float32 convolutions in TF32, which keeps 11."""
     see_last_step: bool = False
     """Feed the previous action (one-hot) and the clipped reward behind the torso."""
 
@@ -104,8 +104,8 @@ class OptimizerConfig:
     """Global norm to which gradients are clipped; 0 for no clipping. It refers to
     the loss as reduced: a norm meant for sums is far too large for means."""
     max_non_finite_updates: int = 10
-    """Updates in a row with a loss or gradient that is not finite at which the run stops.
-    Each is left out, and its batch written to the run's non_finite/."""
+    """The run stops after this many updates in a row whose loss or gradient is not finite.
+    Each such update is left out, and its batch written to the run's non_finite/."""
 
     def __post_init__(self) -> None:
         require(self.learning_rate >= 0, "learning_rate", "0 or more", self.learning_rate)
@@ -124,19 +124,19 @@ class InferenceConfig:
     max_inference_batch: int = 1024
     """Environments at which a batch is full."""
     max_wait_ms: float = 10.0
-    """Longest that an observation waits for others before its batch closes; less where a
-    batch takes less than that to work on."""
+    """Longest time that an observation waits for others before its batch closes. It waits less
+    if the work on a batch takes less time than that."""
     min_fill: float = 0.25
-    """Largest share of the connected environments for which an idle device waits; fewer
-    where fewer report, at the present rate, while a batch is worked on."""
+    """Largest share of the connected environments for which an idle device waits. It waits for
+    fewer if fewer report, at the present rate, while the device works on a batch."""
     cuda_graphs: Literal["auto", "on", "off"] = "auto"
-    """Whether batches are padded to powers of two, for each of which a GPU records its work
-    once. "auto": on a GPU. "on" pads on a CPU, too, where nothing is gained by it."""
+    """Whether batches are padded to powers of two, so that a GPU records its work once for each
+    size. "auto": on a GPU. "on" also pads on a CPU, where it gains nothing."""
     actor_timeout_s: float = 300.0
-    """Seconds that an actor may take over a step before it is dropped; it may come back."""
+    """Seconds that an actor may take for a step before it is dropped; it may reconnect."""
     max_envs: int = 8192
-    """Environments served at once, those that only evaluate included: what their state and
-    open unrolls take is bounded by it, whoever connects. Actors beyond wait until others
+    """Environments served at once, including those that only evaluate. It bounds the memory of
+    their states and open unrolls, however many actors connect. Further actors wait until others
     leave."""
 
     def __post_init__(self) -> None:
@@ -157,33 +157,34 @@ class LearnerConfig:
     device: str = "auto"
     """"auto" (CUDA where there is one), "cpu", "cuda", "cuda:1", ..."""
     torch_threads: int = 0
-    """Threads within one tensor operation on the CPU; 0: what is left of half of the
-    cores by train_threads."""
+    """Threads within one tensor operation on the CPU; 0: half of the cores,
+    divided by train_threads."""
     train_in: Literal["auto", "thread", "process"] = "auto"
-    """Where training runs. "process": one of its own, so that Python's interpreter lock
-    does not make it wait for acting. "auto": that on a CPU, a thread on a GPU."""
+    """Where training runs. "process": a process of its own, so that Python's interpreter lock
+    does not make training wait for acting. "auto": "process" on a CPU, "thread" on a GPU."""
     ingress_processes: int = 0
-    """Processes that serve the actors, so that gRPC leaves Python's interpreter lock to
-    acting: for runs that are serving-bound while cores are idle (Linux). They share a TCP
-    port; of a unix socket each but the first has its own: PATH-1, PATH-2, ... 0: a thread
-    of the learner."""
+    """Processes that serve the actors, so that gRPC leaves Python's interpreter lock to acting.
+    For runs that are serving-bound while cores are idle; Linux only. The processes share a TCP
+    port. With a unix socket, each process after the first has a socket of its own: PATH-1,
+    PATH-2, ... 0: a thread of the learner serves."""
     train_threads: int = 0
     """Threads that share the unrolls of one update, on the CPU; 0: half as many as there
     are cores, at most 4. Always 1 on a GPU."""
     channels_last: Literal["auto", "on", "off"] = "auto"
-    """Whether convolution weights, and so the images that meet them, have their channels
-    behind their pixels. "auto": those that train, not those that act."""
+    """Whether the channels of convolution weights, and so of images, come after their pixels in
+    memory. "auto": in the networks that train, not in those that act."""
     compile: bool = False
-    """Compile what reads observations in training (torch.compile). The first updates then
-    take a minute. It needs a C++ compiler on a CPU, where it has been slower so far, and
-    Triton on a GPU."""
+    """Compile the part of the network that reads observations, in training (torch.compile). The
+    first updates then take a minute. It needs a C++ compiler on a CPU, where it has been slower
+    so far, and Triton on a GPU."""
     checkpoint_every_s: float = 300.0
     """Seconds between checkpoints; one more is written at the end."""
     keep_checkpoints: int = 3
     """Newest checkpoints kept."""
     observers: tuple[str, ...] = ()
-    """Watchers of every step, each module:Name or the name of an installed package's: a page
-    that shows games, a recorder (learner/acting/observers.py). They slow acting down."""
+    """Watchers of every step, such as a page that shows games or a recorder
+    (learner/acting/observers.py). Each is module:Name or the name of an installed package's
+    observer. They slow acting down."""
     report_every_s: float = 5.0
     """Seconds between reports (metrics.jsonl, TensorBoard, terminal)."""
 
@@ -203,7 +204,7 @@ class LearnerConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything that a run is made of; written to its config.yaml."""
+    """All settings of a run; written to its config.yaml."""
 
     env: EnvConfig = EnvConfig()
     actor: ActorConfig = ActorConfig()
@@ -217,11 +218,11 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         require(0 <= self.rng_seed < 2**31, "rng_seed", "0 .. 2^31 - 1", self.rng_seed)
-        # Else every actor that does as it is told would be refused.
+        # Otherwise every actor that follows its task would be refused.
         wanted = f"at least the {self.actor.num_envs} environments of one actor"
         max_envs = self.inference.max_envs
         require(max_envs >= self.actor.num_envs, "max_envs", wanted, max_envs)
-        # Training would otherwise begin where the run ends.
+        # Otherwise the run would end before training begins.
         collected, total = self.agent.env_steps_before_training, self.learner.total_env_steps
         wanted = f"more than the {collected} env steps before training starts"
         require(total > collected, "total_env_steps", wanted, total)

@@ -7,22 +7,22 @@ from seed.errors import ConfigError, expected
 
 
 class Place(NamedTuple):
-    """As torchrun's environment variables tell it."""
+    """The numbers in torchrun's environment variables."""
 
     rank: int = 0
-    """Among all, from 0."""
+    """Number of this learner among all, from 0."""
     size: int = 1
-    """How many there are."""
+    """Number of learners."""
     local_rank: int = 0
-    """Among those on this machine."""
+    """Number of this learner among those on this machine."""
 
 
 def place_from_environment() -> Place:
-    """Returns what torchrun says; that of a single learner where it did not start this process.
+    """Returns the place that torchrun set; without torchrun, the place of a single learner.
 
     Raises:
-      ConfigError: RANK, WORLD_SIZE or LOCAL_RANK is no number that can be, or what
-        several learners need to find each other is missing.
+      ConfigError: RANK, WORLD_SIZE or LOCAL_RANK is no valid number, or a variable is missing
+        by which several learners find each other.
     """
     place = Place(_number("RANK", 0), _number("WORLD_SIZE", 1), _number("LOCAL_RANK", 0))
     if place.rank >= place.size:
@@ -37,10 +37,10 @@ def place_from_environment() -> Place:
 
 
 def local_address(address: str, place: Place) -> str:
-    """Returns where this rank listens if the first of its machine does at `address`.
+    """Returns where this rank listens if the first rank of its machine listens at `address`.
 
-    "host:port" becomes host:(port + local rank), "unix:PATH" the same path with the
-    rank behind it; port 0 is any free one for each.
+    "host:port" becomes host:(port + local rank). In "unix:PATH" the rank is appended to the
+    path. Port 0 stays 0: any free port for each rank.
     """
     if not place.local_rank:
         return address

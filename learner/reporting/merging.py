@@ -13,7 +13,7 @@ from learner.reporting.metric_table import Kind, OverRanks, metric_of
 
 
 class Weighted(float):
-    """A mean, and how much it weighs where it is merged with other means.
+    """A mean, and its weight when it is merged with other means.
 
     To sinks and files it is a plain float. Arithmetic returns plain floats, which weigh 1.
     """
@@ -39,12 +39,12 @@ def weight_of(value: float) -> float:
 
 
 def largest(values: Sequence[float]) -> float:
-    """Returns the maximum; NaN if there is one, since a maximum that hides NaN hides a bug."""
+    """Returns the maximum; NaN if any value is NaN, since a maximum that hides NaN hides a bug."""
     return max(values, key=lambda value: (math.isnan(value), value))
 
 
 def weighted_mean(values: Sequence[float]) -> Weighted:
-    """Returns the mean of at least one value, which weighs what they weigh together."""
+    """Returns the mean of at least one value. Its weight is the sum of their weights."""
     total = sum(weight_of(value) for value in values)
     return Weighted(sum(value * weight_of(value) for value in values) / total, total)
 
@@ -94,7 +94,7 @@ def decode_report(text: str | bytes) -> dict[str, float]:
 
 
 def _by_name(reports: Sequence[dict[str, float]]) -> dict[str, list[float]]:
-    """Returns name -> the values that there are, in the order of the reports."""
+    """Returns name -> the values present, in the order of the reports."""
     names = dict.fromkeys(name for report in reports for name in report)
     return {name: [report[name] for report in reports if name in report] for name in names}
 

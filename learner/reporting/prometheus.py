@@ -32,7 +32,7 @@ class PrometheusSink(Collector):
     """
 
     def __init__(self, host: str, port: int) -> None:
-        """Begins to serve at `host`; port 0 takes any free port. Raises ConfigError."""
+        """Starts serving at `host`; port 0 takes any free port. Raises ConfigError."""
         # Both are replaced, never changed: a scrape may be reading them.
         self._report: dict[str, float] = {}
         self._counts: dict[str, float] = {}
@@ -45,7 +45,7 @@ class PrometheusSink(Collector):
         _LOG.info("metrics at %s", self.url)
 
     def write(self, step: int, report: dict[str, float]) -> None:
-        """Takes over the values of `report`. Its own env_steps stand for `step`."""
+        """Takes over the values of `report`, whose own env_steps replace `step`."""
         del step
         counts = {name: self._count(name, value) for name, value in report.items()}
         counted = {name: count for name, count in counts.items() if count is not None}
@@ -54,7 +54,7 @@ class PrometheusSink(Collector):
         self._report = self._report | no_news | report
 
     def close(self) -> None:
-        """Ends serving."""
+        """Stops serving."""
         self._server.close()
 
     def collect(self) -> Iterator[Metric]:

@@ -23,8 +23,8 @@ class RankReports:
     """Collects the reports of all ranks. A single learner has nothing to collect.
 
     Ranks report at times of their own. Between two reports of the first rank another may have
-    handed in none, one or several. Each is merged exactly once. Of a rank that handed in none,
-    totals and levels stand as they were last reported.
+    handed in none, one or several. Each is merged exactly once. For a rank that handed in none,
+    the totals and levels of its last report still count.
     """
 
     def __init__(self, place: Place) -> None:
@@ -64,7 +64,7 @@ class RankReports:
         self._num_handed_in += 1
 
     def _collect(self, rank: int) -> dict[str, float]:
-        """Returns what another rank reported since the last call, and what stands from before."""
+        """Returns another rank's new reports and its totals and levels that still count, merged."""
         windows = [self._standing[rank]]
         while self._store.check([key := _key(rank, self._num_read[rank])]):
             windows.append(decode_report(self._store.get(key)))

@@ -55,7 +55,7 @@ class JsonlSink:
 
 
 class TensorBoardSink:
-    """Writes TensorBoard event files: env steps are the horizontal axis.
+    """Writes TensorBoard event files, with env steps on the horizontal axis.
 
     TensorBoard shows the meaning and the unit of each metric beside its curve.
     """
@@ -121,7 +121,7 @@ class SteadySink:
 class LogSink:
     """Logs each report as one readable line, for runs without a terminal.
 
-    When another part begins to limit the run's speed, a second line says so.
+    When the run's speed begins to be limited by another part, a second line says so.
     """
 
     def __init__(self, total_env_steps: int, *, num_learners: int = 1) -> None:
