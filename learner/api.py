@@ -22,10 +22,10 @@ _NAME = "seed.train"
 
 
 class TrainResult(NamedTuple):
-    """A run that is complete, or was stopped."""
+    """A run that is complete or was stopped."""
 
     run_dir: Path
-    """Its config, metrics and checkpoints; `load_policy` takes it."""
+    """Directory of the config, metrics and checkpoints; `load_policy` takes it."""
     report: dict[str, float]
     """The last report: metrics by name, as in metrics.jsonl."""
 
@@ -45,7 +45,7 @@ def train(
     `logging`; nothing is printed. Call it from the main thread.
 
     Args:
-      config: everything that the run is made of.
+      config: all settings of the run.
       run_dir: directory of the run's files; new, unless `resume`.
       num_actors: actor processes to start.
       env_workers: processes with which each of them steps a group, for slow environments.
@@ -53,8 +53,8 @@ def train(
       resume: go on from the newest checkpoint in `run_dir`, if there is one, with `config`.
 
     Raises:
-      SeedError: something the caller can mend.
-      Exception: what a thread of the learner raised.
+      SeedError: an error that the caller can fix.
+      Exception: an exception of one of the learner's threads.
     """
     directory = Path(run_dir)
     if not resume and RunDir(directory).metrics.exists():

@@ -1,11 +1,11 @@
-"""Saves and restores all that resuming a run needs.
+"""Saves and restores everything that resuming a run needs.
 
-Called by the trainer thread, and at start-up. What the state is made of is the
-learner's; here it is tensors, numbers and text. Nothing in a file is executed.
+Called by the trainer thread, and at start-up. The learner decides the contents of the state;
+this file sees tensors, numbers and text. No code in a file is executed.
 
     checkpoints/
-    |-- .tmp-1200/        being written; renamed to 1200 once it is whole and synced
-    |-- .replaced-1000/   was 1000 until a new 1000 took its place; about to go
+    |-- .tmp-1200/        being written; renamed to 1200 once it is complete and synced
+    |-- .replaced-1000/   the old 1000, after a new 1000 took its place; removed next
     |-- 1000/             meta.json (sizes and hashes), weights.safetensors, state.pt
     |                     and, in the newest alone, replay.safetensors if there is a replay
     `-- latest -> 1000
@@ -44,7 +44,7 @@ _LATEST = "latest"
 _ASIDE = ".tmp-"
 _REPLACED = ".replaced-"
 
-# Exactly these: torch.load refuses NumPy's scalars, which are subclasses of some.
+# Exactly these types: torch.load refuses NumPy's scalars, which are subclasses of some of them.
 _PLAIN_TYPES = (bool, int, float, str, type(None))
 
 
@@ -55,7 +55,7 @@ class Checkpoint(NamedTuple):
     weights: dict[str, Tensor]
     """Parameter name -> tensor, on the device asked for."""
     state: dict[str, Any]
-    """As it was saved; its tensors are on the CPU."""
+    """The saved state; its tensors are on the CPU."""
     path: Path
 
 
@@ -83,7 +83,7 @@ def save_checkpoint(
       The checkpoint's own directory.
 
     Raises:
-      CheckpointError: it could not be written; those written before are untouched.
+      CheckpointError: the checkpoint cannot be written; earlier ones are untouched.
     """
     assert keep >= 1, "the checkpoint just written is never removed"
     _assert_plain(state, "state")
@@ -113,12 +113,12 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     """Reads a checkpoint.
 
     Args:
-      path: One checkpoint, or a run's checkpoints. Of these `latest` is taken, or the
-        newest whole one if `latest` is missing or torn.
+      path: One checkpoint, or a run's directory of checkpoints. There `latest` is read, or the
+        newest whole checkpoint if `latest` is missing or torn.
       device: Where the weights go.
 
     Raises:
-      CheckpointError: nothing whole is there; says what is wrong and where.
+      CheckpointError: there is no whole checkpoint; the message says what is wrong and where.
     """
     if any((path / name).exists() for name in (_META, _WEIGHTS, _STATE)):
         return _read(path, device)
@@ -138,9 +138,9 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
 
 
 def was_ever_saved(directory: Path) -> bool:
-    """Tells whether a run's checkpoints ever held a finished one, whatever became of it.
+    """Tells whether a run ever finished a checkpoint, even if it is damaged now.
 
-    A kill during the first save leaves behind what was being written, and nothing else.
+    A kill during the first save leaves only the unfinished checkpoint.
     """
     return directory.is_dir() and any(
         not path.name.startswith(_ASIDE) for path in directory.iterdir()
@@ -151,7 +151,7 @@ def load_replay(checkpoint: Path) -> dict[str, Tensor] | None:
     """Returns the replay saved with one checkpoint; None if there is none.
 
     Raises:
-      CheckpointError: what is there is torn or damaged.
+      CheckpointError: the replay is torn or damaged.
     """
     file = checkpoint / _REPLAY
     if not file.exists():
@@ -179,7 +179,7 @@ def _state_bytes(state: dict[str, Any]) -> bytes:
 
 
 def _assert_plain(value: object, name: str) -> None:
-    """Refuses, when saving, what loading would refuse: a checkpoint must not be write-only."""
+    """Refuses values at saving that loading would refuse: a checkpoint must be loadable."""
     if isinstance(value, dict) and type(value) in (dict, OrderedDict):
         for key, item in value.items():
             _assert_plain(key, f"a key of {name}")
@@ -203,7 +203,7 @@ def _fingerprint_of_file(file: Path) -> dict[str, Any]:
 
 
 def _finish_interrupted(directory: Path) -> None:
-    """Completes or removes what a kill during an earlier save left behind."""
+    """Completes or removes the remains of an earlier save that a kill interrupted."""
     for stale in directory.glob(f"{_ASIDE}*"):
         _remove(stale)
     for replaced in directory.glob(f"{_REPLACED}*"):
@@ -220,11 +220,11 @@ def _write_whole(
     meta: dict[str, Any],
     replay: dict[str, Tensor] | None,
 ) -> None:
-    """Writes and syncs the files of `aside`; leaves nothing of it where that fails."""
+    """Writes and syncs the files of `aside`; removes them if that fails."""
     try:
         aside.mkdir()
         if replay is not None:
-            # Straight to the file: as bytes it would be in memory twice.
+            # Written straight to the file: as bytes the replay would be in memory twice.
             safetensors.torch.save_file(replay, aside / _REPLAY)
             meta["files"][_REPLAY] = _fingerprint_of_file(aside / _REPLAY)
         document = (json.dumps(meta, indent=2) + "\n").encode()
@@ -235,15 +235,15 @@ def _write_whole(
         _sync(aside)
     except (OSError, safetensors.SafetensorError) as error:
         shutil.rmtree(aside, ignore_errors=True)
-        # safetensors has a type of its own for what went wrong in writing.
+        # safetensors raises a type of its own for write errors.
         raise error if isinstance(error, OSError) else OSError(str(error)) from error
 
 
 def _move_into_place(directory: Path, aside: Path, learner_step: int) -> Path:
     path = directory / str(learner_step)
     replaced = directory / f"{_REPLACED}{learner_step}"
-    # A directory cannot be replaced by a rename, so the old one steps aside first;
-    # between the two renames it is found under its other name.
+    # A directory cannot be replaced by a rename, so the old one is renamed first. Between the
+    # two renames it is found under its other name.
     if path.exists():
         os.rename(path, replaced)
     os.rename(aside, path)
@@ -261,10 +261,10 @@ def _point_latest_to(path: Path) -> None:
 
 
 def _prune(directory: Path, newest: Path, keep: int) -> None:
-    """Removes all but `newest` and the `keep` - 1 saved last before it."""
+    """Removes all but `newest` and the `keep` - 1 checkpoints saved last before it."""
     older = [path for path in _by_age(directory) if path != newest]
     for path in older[keep - 1 :]:
-        # Out of sight in one step, so that no reader meets half of a checkpoint.
+        # The rename removes it in one step, so that no reader finds half of a checkpoint.
         doomed = path.with_name(f"{_ASIDE}pruned-{path.name}")
         os.rename(path, doomed)
         shutil.rmtree(doomed)
@@ -289,7 +289,7 @@ def _remove(path: Path) -> None:
 
 
 def _candidates(directory: Path) -> Iterator[Path]:
-    """Yields what may be whole: `latest`, then the others, newest first."""
+    """Yields the possible whole checkpoints: `latest`, then the others, newest first."""
     latest = directory / _LATEST
     target = latest.resolve() if latest.exists() else None
     if target is not None:
@@ -300,10 +300,10 @@ def _candidates(directory: Path) -> Iterator[Path]:
 
 
 def _by_age(directory: Path) -> list[Path]:
-    """Checkpoints whose meta.json can be read, saved last first.
+    """Returns the checkpoints whose meta.json can be read, the one saved last first.
 
-    By time, not by step: a run resumed from an older checkpoint begins a new
-    branch at a lower step, and the branch it left must not outlive it.
+    Sorted by time, not by step: a run resumed from an older checkpoint begins a new branch
+    at a lower step, and the abandoned branch must not be kept longer than the new one.
     """
     aged = []
     for path in directory.iterdir():
@@ -358,7 +358,7 @@ def _read(path: Path, device: torch.device | str) -> Checkpoint:
         raise CheckpointError(expected(str(path / _WEIGHTS), "safetensors", error)) from error
     try:
         state = torch.load(io.BytesIO(state_bytes), map_location="cpu", weights_only=True)
-    # torch.load raises a dozen types for a file that is not its own, or not plain.
+    # torch.load raises a dozen types of errors for a file that is no plain checkpoint.
     except Exception as error:
         wanted = "tensors, numbers and strings saved by torch.save"
         raise CheckpointError(expected(str(path / _STATE), wanted, error)) from error

@@ -1,4 +1,4 @@
-"""`seed eval`: greedy full games from a checkpoint, with nothing trained.
+"""`seed eval`: greedy full games from a checkpoint, without training.
 
 The same server, batcher and inference as in training serve one local evaluation
 actor. Runs in the main thread of `seed eval`.
@@ -41,8 +41,8 @@ _TICK_S = 0.5
 class EpisodeQuota:
     """Collects a set number of games, split evenly over the environments.
 
-    Taking whichever games end first would favour short ones. Called by the
-    inference thread, read by the main thread once `complete` is set.
+    A choice of the games that end first would favour short games. Called by the inference
+    thread; the main thread reads the games once `complete` is set.
     """
 
     def __init__(self, num_episodes: int, num_envs: int) -> None:
@@ -52,11 +52,11 @@ class EpisodeQuota:
         self.complete = threading.Event()
 
     def add_env_steps(self, count: int) -> None:
-        """Takes no notice: only whole games count."""
+        """Does nothing: only full games count."""
 
     def add_episode(self, episode: Episode, *, is_eval: bool) -> None:
-        """Keeps the game if its environment still owes one."""
-        del is_eval  # all are
+        """Keeps the game if its environment has games left to play."""
+        del is_eval  # all games are evaluation games here
         if not self._left[episode.env]:
             return
         self._left[episode.env] -= 1
@@ -66,13 +66,13 @@ class EpisodeQuota:
 
 
 class FixedWeights:
-    """Stands where training would: weights that never change. See `TrainingEnd`."""
+    """Takes the place of training: weights that never change. See `TrainingEnd`."""
 
     def __init__(self, agent: Agent, checkpoint: Checkpoint, device: torch.device) -> None:
-        """Takes the weights that act from the checkpoint.
+        """Loads the acting weights from the checkpoint.
 
         Raises:
-          CheckpointError: it holds another network.
+          CheckpointError: it holds the weights of another network.
         """
         network = agent.build_network()
         load_weights(network, checkpoint)
@@ -85,7 +85,7 @@ class FixedWeights:
         raise AssertionError("evaluation actors' steps are never stored")
 
     def stop(self) -> None:
-        """Nothing waits."""
+        """Does nothing: no thread waits."""
 
 
 class Evaluation:
@@ -118,7 +118,7 @@ class Evaluation:
         )
 
     def start(self, address: str) -> None:
-        """Begins to serve on `address`."""
+        """Starts serving on `address`."""
         self._service.start((address,))
 
     def fail(self, error: BaseException) -> None:
@@ -154,7 +154,7 @@ def run_evaluation(args: EvalArgs, actors: LocalActors) -> int:
     """Plays `args.episodes` games and prints their returns; returns the exit code.
 
     Raises:
-      SeedError: the run cannot be read, or its environment not be made here.
+      SeedError: the run cannot be read, or its environment cannot be made on this machine.
     """
     stop = StopRequest()
     run = load_run(args.run)

@@ -1,4 +1,4 @@
-"""A finished or running run, read back: its config and a checkpoint.
+"""Reads a finished or running run: its config and a checkpoint.
 
 Used by `seed eval` and by `load_policy`.
 """
@@ -26,7 +26,7 @@ def load_run(path: Path) -> LoadedRun:
     """Reads a run directory (its newest checkpoint) or one of its checkpoints.
 
     Raises:
-      ConfigError, CheckpointError: it is neither, or is broken.
+      ConfigError, CheckpointError: `path` is neither, or its files are broken.
     """
     run = RunDir(path) if RunDir(path).config.exists() else RunDir(path.parent.parent)
     if not run.config.exists():
@@ -36,7 +36,7 @@ def load_run(path: Path) -> LoadedRun:
 
 
 def load_weights(network: nn.Module, checkpoint: Checkpoint) -> None:
-    """Gives `network` the weights of a checkpoint. Raises CheckpointError if they are another's."""
+    """Loads a checkpoint's weights into `network`. Raises CheckpointError if they do not fit."""
     try:
         network.load_state_dict(checkpoint.weights)
     except RuntimeError as error:

@@ -1,7 +1,7 @@
 """Actor processes on this machine, children of the process that runs the learner.
 
-Called by its main thread. The learner sees ordinary actors: they come over a
-private unix socket and know nothing of their parent.
+Called by its main thread. To the learner they are ordinary actors: they connect by a
+private unix socket and know nothing about their parent process.
 """
 
 import logging
@@ -23,11 +23,11 @@ _LOG = logging.getLogger(__name__)
 # How long an actor may take to close its environments when told to stop.
 _STOP_GRACE_S = 10.0
 
-# Of the log of an actor that gave up, so much is shown.
+# Number of last lines shown from the log of an actor that gave up.
 _SHOWN_LOG_LINES = 40
 
-# An evaluation actor steps few environments, because they share the cores and every
-# inference batch with those trained on: 4, beside the 64 of the Atari presets.
+# An evaluation actor steps only 4 environments, beside the 64 of an Atari preset's actor: it
+# shares the cores and every inference batch with the training actors.
 _EVAL_FLAGS = ("--role", "eval", "--num-groups", "1", "--envs-per-group", "4")
 
 
@@ -35,14 +35,14 @@ class LocalActors(Protocol):
     """Actor processes that live and die with the learner."""
 
     address: str
-    """Where they expect it."""
+    """Where the actors expect the learner."""
 
     def start(self) -> None:
-        """Starts the processes; the learner listens already."""
+        """Starts the processes; the learner already listens."""
         ...
 
     def check(self) -> None:
-        """Raises SeedError if one of them cannot go on."""
+        """Raises SeedError if an actor cannot go on."""
         ...
 
     def close(self) -> None:
@@ -51,9 +51,9 @@ class LocalActors(Protocol):
 
 
 class ActorProcesses:
-    """Training and evaluation actors, restarted when killed, from `start` to `close`.
+    """Training and evaluation actors, restarted if they are killed, from `start` to `close`.
 
-    What they log goes to files of their own, not across the learner's terminal.
+    Their logs go to files of their own, not to the learner's terminal.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class ActorProcesses:
         ingress_processes: int = 0,
         share_memory: bool = True,
     ) -> None:
-        """Chooses their names and address; nothing runs yet.
+        """Chooses names and address of the actors; nothing runs yet.
 
         Args:
-          num_actors: actors that do as the learner's task says.
+          num_actors: training actors; they follow the learner's task.
           num_eval_actors: actors that act greedily in a few environments.
-          log_dir: where actor-<i>.log and eval-actor-<i>.log are made at `start`; None:
-            in a directory that `close` removes.
+          log_dir: `start` makes actor-<i>.log and eval-actor-<i>.log there; None: in a
+            directory that `close` removes.
           extra_args: further flags of the `num_actors`.
-          token_file: holds the token that the learner asks all of them for, if it does.
-          ingress_processes: as the learner has it; they are spread over those.
+          token_file: holds the learner's token; None if the learner asks for none.
+          ingress_processes: as in the learner's config; the actors are spread over them.
           share_memory: pass steps through memory rather than gRPC, where that is possible.
         """
         self._directory = Path(tempfile.mkdtemp(prefix="seed-"))
@@ -90,12 +90,12 @@ class ActorProcesses:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Starts the processes; the learner listens on `address` already."""
+        """Starts the processes; the learner already listens on `address`."""
         for name in self._flags:
             self._processes[name] = self._spawn(name)
 
     def check(self) -> None:
-        """Replaces actors that were killed; raises SeedError if one gave up."""
+        """Restarts actors that were killed; raises SeedError if an actor gave up."""
         for name, process in self._processes.items():
             code = process.poll()
             if code is None:
@@ -128,8 +128,9 @@ class ActorProcesses:
         command = [sys.executable, "-m", "actors", "--learner", address]
         command += ["--exit-with-parent", str(os.getpid()), *self._memory_flags]
         with self._log_path(name).open("ab") as log:
-            # Own process group: Ctrl-C reaches the learner, which then ends its actors in order.
-            # Not a session: Linux shares the cores evenly among sessions, whatever their niceness.
+            # Its own process group: Ctrl-C reaches only the learner, which then ends its actors.
+            # Not its own session: Linux would share the cores evenly among sessions, so that the
+            # niceness would have no effect.
             process = subprocess.Popen(
                 [*command, *self._token_flags, *self._flags[name]],
                 stdin=subprocess.DEVNULL,

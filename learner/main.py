@@ -37,19 +37,19 @@ from seed.security import Security, load_security
 
 _LOG = logging.getLogger(__name__)
 
-# How often the main thread looks after local actors between two reports.
+# Seconds between two looks at the local actors, in the time between reports.
 _TICK_S = 0.5
 
 
 def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = None) -> int:
     """Serves and trains until the budget is spent or a signal comes; returns the exit code.
 
-    0 when complete or asked to stop, 1 when a thread failed (its traceback goes to
-    stderr).
+    Returns 0 when the run is complete or was asked to stop, 1 when a thread failed (its
+    traceback goes to stderr).
 
     Raises:
-      SeedError: something the user can mend, before or during the run. With a log in
-        JSON it is logged instead.
+      SeedError: an error that the user can fix, before or during the run. If the log is
+        JSON, the error is logged and not raised.
     """
     place = place_from_environment()
     log = json_log(_name_of(place)) if args.log_format == "json" else contextlib.nullcontext()
@@ -95,11 +95,11 @@ def run(
       args: as parsed; the run directory is set.
       actors: of this machine, started and ended with the run.
       place: of this learner among those that train together.
-      stop: asked now and then.
-      has_terminal: whether the log and the live view may go to this process's terminal.
+      stop: checked from time to time.
+      has_terminal: whether the log and the live view may use this process's terminal.
 
     Raises:
-      SeedError: something the user can mend; or what a thread of the learner raised.
+      SeedError: an error that the user can fix; other exceptions come from the learner's threads.
     """
     check_classes(args.config)
     learner_config, run_dir = args.config.learner, _run_dir(args)
@@ -147,11 +147,10 @@ def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
 
 
 def _config_writer(preset: str, args: LearnerArgs, place: Place) -> Callable[[], None]:
-    """Makes the run directory; returns what writes its config.yaml.
+    """Makes the run directory; returns the function that writes its config.yaml.
 
-    Where there is none yet, it is written at once. An earlier one stands until it is
-    known that the run goes on with these flags. Of learners that train together the
-    first writes.
+    A missing config.yaml is written at once. An earlier one stays until the run is known to
+    work with these flags. Of learners that train together the first writes.
 
     Raises:
       ConfigError: the directory cannot be written.
@@ -174,7 +173,7 @@ def _config_writer(preset: str, args: LearnerArgs, place: Place) -> Callable[[],
 def _sinks(
     args: LearnerArgs, checkpoint: Checkpoint | None, place: Place, *, has_terminal: bool
 ) -> Iterator[list[Sink]]:
-    """Opens what reports go to, and sends the log where it does not disturb the view.
+    """Opens the sinks of the reports, and directs the log so that it does not disturb the view.
 
     Of learners that train together the first has the reports of all.
     """
@@ -192,7 +191,7 @@ def _sinks(
 def _open_sinks(
     args: LearnerArgs, checkpoint: Checkpoint | None, place: Place, *, has_terminal: bool
 ) -> Iterator[Sink]:
-    """Opens one after the other, so that what is open can be closed if the next fails."""
+    """Opens the sinks in turn, so that the open ones can be closed if the next one fails."""
     total = args.config.learner.total_env_steps
     yield SteadySink(JsonlSink(_run_dir(args).metrics))
     resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
@@ -222,7 +221,7 @@ def _text_log(sinks: list[Sink], name: str) -> Iterator[None]:
 
 
 def _start(learner: Learner, addresses: tuple[str, ...], security: Security) -> None:
-    """Begins to serve, and says where."""
+    """Starts serving, and logs the addresses."""
     _LOG.info("run directory %s", learner.run_dir.path)
     if learner.counters.env_steps:
         steps = learner.counters.env_steps
@@ -236,7 +235,7 @@ def _serve(
     report: Callable[[], object],
     stop: StopRequest,
 ) -> None:
-    """Reports and looks after the actors until the learner has finished."""
+    """Reports and checks the actors until the learner has finished."""
     if actors is not None:
         actors.start()
     reported_at = time.monotonic()

@@ -26,12 +26,12 @@ from seed.specs import ArraySpec, EnvSpec
 
 
 class PolicyState(NamedTuple):
-    """What a policy carries from one step of its environments to the next."""
+    """The state that a policy keeps between two steps of its environments."""
 
     network: State
     """[B, ...]: the network's state, on the policy's device."""
     last_actions: Tensor
-    """int64 [B]: what was chosen at the step before."""
+    """int64 [B]: the actions chosen at the step before."""
 
 
 class Policy:
@@ -48,7 +48,7 @@ class Policy:
     ) -> None:
         """Takes a network that `agent.build_network` made, with its weights."""
         self.spec = spec
-        """What the policy observes and how it acts."""
+        """The shapes and dtypes of observations and actions."""
         self._agent = agent
         self._network = agent.acting_part(network).to(device).eval()
         self._device = device
@@ -145,11 +145,11 @@ def load_policy(run: Path | str, *, device: str = "auto", rng_seed: int = 0) -> 
     Args:
       run: a run directory, of which the newest checkpoint is taken, or one checkpoint.
       device: "auto" (CUDA where there is one), "cpu", "cuda", ...
-      rng_seed: of what the policy draws when it explores.
+      rng_seed: seed of the actions that are drawn when the policy explores.
 
     Raises:
-      ConfigError: it is no run, or this machine lacks the device.
-      CheckpointError: its checkpoint is missing, torn or of another network.
+      ConfigError: `run` is no run, or this machine does not have the device.
+      CheckpointError: the run's checkpoint is missing, torn or of another network.
     """
     config, checkpoint = load_run(Path(run))
     spec = structure(checkpoint.state["spec"], EnvSpec)

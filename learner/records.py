@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# What a network carries from row to row (LSTM state, frame context): tensors
+# What a network keeps from row to row (LSTM state, frame context): tensors
 # [B, ...] by name.
 State = dict[str, Tensor]
 
-# Paths of `flatten` that readers look for.
+# Prefixes of the paths of `flatten`, for its readers.
 STEPS = "steps/"
 _ROWS = f"{STEPS}rows/"
 OBSERVATIONS = f"{_ROWS}observations/"
@@ -40,7 +40,7 @@ class Rows(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Rows and what was decided at them. Every tensor is time-major: [T, B, ...]."""
+    """Rows and the outputs of the policy at them. Every tensor is time-major: [T, B, ...]."""
 
     rows: Rows
     """[T, B, ...]."""
@@ -77,24 +77,24 @@ class Unrolls(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one learner step trains on, or a part of it."""
+    """The data of one learner step, or a part of it."""
 
     unrolls: Unrolls
     """[T + 1, B]."""
     importance_weights: Tensor | None = None
-    """float32 [B], where sampling was uneven."""
+    """float32 [B]: importance weights, if sampling was uneven."""
 
 
 class Completed(NamedTuple):
-    """Unrolls that are full, and where in the environments' streams they belong."""
+    """Full unrolls, and where they belong in the environments' streams."""
 
     unrolls: Unrolls
     """[T + 1, n]."""
     slots: np.ndarray
     """int64 [n]."""
     follows: np.ndarray
-    """bool [n]: the unroll begins where the slot's last one ended; False where an actor
-    took the slot since."""
+    """bool [n]: the unroll begins where the slot's last one ended; False if it is the slot's
+    first since an actor took the slot."""
 
 
 class Transitions(NamedTuple):
@@ -116,9 +116,9 @@ def transitions(rows: Rows, discount_factor: float) -> Transitions:
         transition     o5->o6    (none)     o0->o1
         mask           1         0          1
 
-    The step into a row that is the first of an episode was a reset: it does not
-    exist. A terminated row that is followed by more of its game (a lost life)
-    thus ends the return and nothing else.
+    The step into the first row of an episode was a reset: it is no transition. So a
+    terminated row that is followed by more of its game (a lost life) ends only the
+    return.
     """
     terminated = rows.terminated[1:]
     return Transitions(
@@ -129,7 +129,7 @@ def transitions(rows: Rows, discount_factor: float) -> Transitions:
 
 
 def map_tensors(function: Callable[..., Tensor], *records: Any) -> Any:
-    """Applies `function` to corresponding tensors of equally built records; None stays None."""
+    """Applies `function` to corresponding tensors of records of one structure; None stays None."""
     first = records[0]
     if first is None:
         return None
@@ -144,13 +144,13 @@ def map_tensors(function: Callable[..., Tensor], *records: Any) -> Any:
 def flatten(record: Any) -> dict[str, Tensor]:
     """Returns every tensor of a record by its path, e.g. "steps/rows/observations/0".
 
-    Records that are built alike give the same paths in the same order.
+    Records of one structure give the same paths in the same order.
     """
     return dict(_leaves("", record))
 
 
 def tensors_of(record: Any) -> list[Tensor]:
-    """Returns all tensors of a record, in the order of `flatten`; for every batch, so fast."""
+    """Returns all tensors of a record, in the order of `flatten`. Fast: called for every batch."""
     if isinstance(record, Tensor):
         return [record]
     if record is None:
@@ -160,7 +160,7 @@ def tensors_of(record: Any) -> list[Tensor]:
 
 
 def unflatten(leaves: dict[str, Tensor]) -> Unrolls:
-    """Returns the unrolls that `flatten` took apart.
+    """Returns the unrolls from which `flatten` made `leaves`.
 
     Observations, policy outputs and initial state may be missing from `leaves`.
     """

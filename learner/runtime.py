@@ -6,10 +6,10 @@
     inference               batcher.next_batch, put        acting      one forward for all
     trainer                 next_batch, publish            training    batches -> versions
       (a thread on a GPU, a process on a CPU)
-    main                    report, save, close            reporting   what a run says of itself
+    main                    report, save, close            reporting   what a run reports
 
-Acting gives unrolls to training through `experience`, training gives weights to acting through
-`weights`. What depends on the environment is built when the first actor tells its spec.
+Acting gives unrolls to training through `experience`. Training gives weights to acting through
+`weights`. The parts that depend on the environment are built when the first actor sends its spec.
 """
 
 import threading
@@ -59,11 +59,11 @@ class Learner:
           config: of the run; `ranks` that train together do a share of it each.
           run_dir: where checkpoints, and batches that are not finite, go.
           device: of the networks.
-          checkpoint: to go on from.
+          checkpoint: the state to resume.
           ranks: the learners that train together.
-          observers: see every step that is acted here.
-          on_built: called once nothing stands in the way of training: there is memory, and
-            the checkpoint fits.
+          observers: see every step that this learner acts on.
+          on_built: called once training is certain to start: there is enough memory, and the
+            checkpoint fits.
 
         Raises:
           ConfigError: a batch that the ranks cannot share.
@@ -73,7 +73,7 @@ class Learner:
         self.counters = Counters(self._ranks.rank)
         self.metrics = Metrics()
         self.finished = threading.Event()
-        """Set when the budget is spent, something failed, or `stop` was asked for."""
+        """Set when the budget is spent, a thread has failed, or `stop` was called."""
         self.failure: BaseException | None = None
         self.run_dir = run_dir
         self._device = device
@@ -85,7 +85,7 @@ class Learner:
         self._training: Training | None = None
         self._started_at = time.monotonic()
         self._earlier_wall_s = 0.0
-        # When and where the last report was made: speed is taken between reports.
+        # Time and env steps of the last report: speed is measured between reports.
         self._reported_s = 0.0
         self._reported_steps = 0.0
         self._spec: EnvSpec | None = None
@@ -102,8 +102,8 @@ class Learner:
         return self._earlier_wall_s + time.monotonic() - self._started_at
 
     def start(self, addresses: Sequence[str], security: Security) -> list[str]:
-        """Begins to serve; returns the addresses bound. Raises ConfigError."""
-        # Before the first actor comes: a process takes seconds to start.
+        """Starts serving; returns the addresses bound. Raises ConfigError."""
+        # Made before the first actor connects, because a process takes seconds to start.
         self._training = make_training(
             TrainingSetup(
                 self.config,
@@ -137,7 +137,7 @@ class Learner:
         self.finished.set()
 
     def close(self) -> None:
-        """Stops serving and acting, then saves what was learned, then ends training."""
+        """Stops serving and acting, saves a checkpoint, then ends training."""
         try:
             if self._service is not None:
                 self._service.close()
@@ -167,7 +167,7 @@ class Learner:
         return make_task(self.config.env, self.config.actor, base_seed=seed)
 
     def _build(self, spec: EnvSpec, batcher: Batcher) -> InferenceThread:
-        """Builds both sides for the first actor's environment, and starts training."""
+        """Builds acting and training for the first actor's environment, and starts training."""
         agent = make_agent(spec, self.config)
         self._spec = spec
         self._trained.build(spec, agent, self._checkpoint)
@@ -198,12 +198,12 @@ class Learner:
         return self._training
 
     def _acting_state(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps beside what training knows."""
+        """Returns the part of a checkpoint that training does not hold."""
         assert self._inference is not None, "nothing is trained before anything acts"
         counters = self.counters.state_dict()
         return self._inference.state_dict() | {
             "counters": counters,
-            # Not read again: acting goes on meanwhile.
+            # Taken from `counters`, so that both are of one moment: acting goes on meanwhile.
             "env_steps": counters["env_steps"],
             "wall_s": self.wall_s,
             "spec": unstructure(self._spec),

@@ -1,12 +1,12 @@
-"""What serves actors, put together once: reception, server, batcher, and what acts.
+"""The parts that serve actors, joined in one place: reception, server, batcher, inference thread.
 
     actors -> server -> reception (who may come, who sits where)
                   `---> batcher -> inference thread -> training
               <-------------------------'
 
 A run, `seed eval`, `seed load` and the tests use it, so all of them serve alike and close in the
-same order. Which environment is served shows when the first actor tells its spec: then `build`
-makes what acts, on a worker thread of the server.
+same order. The first actor's spec tells which environment is served: then `build` makes the
+acting side, on a worker thread of the server.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ from seed.specs import EnvSpec
 
 
 class Acting(Protocol):
-    """What answers the batcher's requests, on a thread of its own."""
+    """Answers the batcher's requests on a thread of its own."""
 
     def start(self) -> None:
         """Starts the thread."""
         ...
 
     def stop(self) -> None:
-        """Ends whatever the thread may wait for, but the batcher, which is closed already."""
+        """Wakes the thread if it waits for anything but the batcher, which is closed already."""
         ...
 
     def join(self) -> None:
@@ -51,13 +51,13 @@ class ServingConfig:
     inference: InferenceConfig = InferenceConfig()
     """When batches close."""
     security: Security = PLAIN_TEXT
-    """What actors have to show."""
+    """What actors have to present."""
     ingress_processes: int = 0
-    """Processes that serve; 0: a thread of this one."""
+    """Processes that serve; 0: a thread of this process serves."""
     timeouts: Timeouts = Timeouts()
     """How long actors may take."""
     limits: Limits = Limits()
-    """How much is served at once."""
+    """How many environments and streams are served at once."""
 
     @classmethod
     def of_run(cls, config: RunConfig, security: Security = PLAIN_TEXT) -> Self:
@@ -91,14 +91,14 @@ class Service:
 
         Args:
           config: how actors are served.
-          name: of the run, which actors are told.
-          make_task: returns what the next actor is to run.
-          build: returns what acts for the first actor's environment, not started. A SpecError
-            that it raises refuses this actor, and others may come; anything else is a failure.
-          on_failure: takes what ends the service, on any thread.
-          metrics: takes what is measured.
-          spec: of the environment, where it is known before; other actors are refused.
-          batcher: a test's own; by default one as configured.
+          name: of the run; the welcome tells it to actors.
+          make_task: returns the task of the next actor.
+          build: returns the acting side for the first actor's environment, not started. If it
+            raises a SpecError, only this actor is refused; any other exception is a failure.
+          on_failure: called, on any thread, with the error that ends the service.
+          metrics: gets the measured values.
+          spec: of the environment, if it is known already; other actors are refused.
+          batcher: a test's own; by default one that follows `config`.
         """
         self._config = config
         self._name = name
@@ -115,12 +115,12 @@ class Service:
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Of the environment, once it is known."""
+        """Spec of the environment; None until it is known."""
         return self._spec
 
     @property
     def is_built(self) -> bool:
-        """Whether an actor has been let in, so that something acts."""
+        """Whether an actor has been admitted, so that the acting side runs."""
         return self._acting is not None
 
     @property
@@ -129,7 +129,7 @@ class Service:
         return [] if self._server is None else self._server.pids
 
     def start(self, addresses: Sequence[str]) -> list[str]:
-        """Begins to serve; returns the addresses bound.
+        """Starts serving; returns the addresses bound.
 
         Raises:
           ConfigError: an address that cannot be bound, or ingress processes on a system that
@@ -153,7 +153,7 @@ class Service:
         return self._server.start()
 
     def close(self) -> None:
-        """Ends every stream, then the batches, then what acts."""
+        """Ends every stream, closes the batcher, then ends the acting side."""
         if self._server is not None:
             self._server.close()
         self._batcher.close()
@@ -165,8 +165,8 @@ class Service:
             self._acting.join()
 
     def _admit(self, spec: EnvSpec) -> str:
-        """Builds what acts for the first actor's spec; checks later ones against it."""
-        # Held on the worker thread: the stream that waits for it may be gone by the end.
+        """Builds the acting side for the first actor's spec; compares later specs with it."""
+        # The worker thread holds the lock: the stream that waits may end before the build does.
         with self._admission:
             if self._is_closed:
                 raise LearnerUnavailableError("the learner has ended")

@@ -1,12 +1,12 @@
 """Versions of the weights: the trainer publishes, inference acts on its own copy.
 
-Two copies take turns. `publish` writes the idle one; `acquire` swaps it in between
-two batches. So the optimiser never writes what a forward reads, and no forward
-mixes two versions. On a GPU, where either side only queues its work, fences keep the
-writing of a copy behind the forwards that read it before, and the forwards behind it.
+Two copies take turns. `publish` writes the idle one; `acquire` swaps it in between two
+batches. So the optimiser never writes weights that a forward reads, and no forward mixes two
+versions. On a GPU both sides only queue their work, so fences keep the order: a copy is written
+after the forwards that read its old weights, and before those that read its new weights.
 
-Trainer and inference may be processes, each with an object of its own: then the
-copies and their marks are in memory that both share, and so is the lock.
+Trainer and inference may be processes, each with an object of its own: then the copies, their
+versions and the lock are in memory that both processes share.
 """
 
 import threading
@@ -19,17 +19,17 @@ from torch import Tensor, nn
 from learner.concurrency.stopping import Stopped
 from learner.device.streams import NoStreams, Streams
 
-# How often someone who waits for the lock sees whether there is still a point in it:
-# a process that was killed may have held it.
+# Seconds between two checks for the end of the other process while waiting for the lock: a
+# process that was killed may have held it.
 _LOOK_UP_S = 1.0
 
 
 class WeightCopies(NamedTuple):
-    """What the sides share."""
+    """The memory that both sides share."""
 
     networks: tuple[nn.Module, nn.Module]
     versions: Tensor
-    """int64 [2]: which weights each copy holds; -1 for none."""
+    """int64 [2]: version of the weights in each copy; -1 for none."""
     active: Tensor
     """int64 scalar: the copy that inference acts with."""
 
@@ -40,7 +40,7 @@ class PublishedWeights:
     def __init__(self, first: nn.Module, second: nn.Module, streams: Streams | None = None) -> None:
         """Takes two networks like the trained one, on the inference device.
 
-        `streams` are those of the device, where the two threads have one each.
+        `streams` are those of the device, if the two threads have one each.
         """
         self.copies = WeightCopies(
             (first.eval(), second.eval()),
@@ -65,7 +65,7 @@ class PublishedWeights:
 
     @classmethod
     def attach(cls, copies: WeightCopies, lock: Lock) -> "PublishedWeights":
-        """Returns the other process's view of what `share` returned there."""
+        """Returns this process's view of the copies that `share` returned in the other process."""
         weights = cls(*copies.networks)
         weights.copies = copies
         weights._lock = lock
@@ -73,7 +73,7 @@ class PublishedWeights:
 
     @torch.no_grad()
     def publish(self, network: nn.Module, version: int) -> None:
-        """Makes the weights of `network` those of the batches to come. Raises Stopped."""
+        """Makes the weights of `network` those of later batches. Raises Stopped."""
         self._enter()
         try:
             idle = 1 - int(self.copies.active)
@@ -91,8 +91,8 @@ class PublishedWeights:
     def acquire(self) -> tuple[nn.Module, int]:
         """Returns (network, version), the newest published. Raises Stopped.
 
-        The network stays untouched until the next `acquire`, by when the caller has
-        finished with it.
+        The network stays unchanged until the next `acquire`; by then the caller has finished
+        with it.
         """
         self._enter()
         try:
@@ -107,7 +107,7 @@ class PublishedWeights:
         return self.copies.networks[active], versions[active]
 
     def close(self) -> None:
-        """Lets nobody wait any more for a process that may be gone."""
+        """Ends every wait for the lock, because the process that holds it may be gone."""
         self._closed = True
 
     def _enter(self) -> None:
