@@ -41,11 +41,11 @@ def access_problem(address: str, security: Security) -> AccessError | None:
     differs. So this function tries a handshake with Python's own TLS:
 
         we        learner   what happens
-            plain     TLS       the handshake succeeds: the learner speaks TLS
-            TLS       plain     the learner's answer is not TLS
-            TLS       TLS       the learner's certificate is not accepted; Python says why
-            TLS       mutual    after the handshake the learner hangs up: our certificate is
-                                missing or not accepted
+        plain     TLS       the handshake succeeds: the learner speaks TLS
+        TLS       plain     the learner's answer is not TLS
+        TLS       TLS       the learner's certificate is not accepted; Python says why
+        TLS       mutual    after the handshake the learner hangs up: our certificate is
+                            missing or not accepted
 
     Takes seconds if the other end accepts the connection and sends nothing.
     """

@@ -4,7 +4,7 @@ The step comes from an actor, or from the ingress process that serves it. There 
 file for each actor. It disappears with the last process that maps it, even after a kill.
 
     file    group 0: observations  rewards  flags  episodes  actions   group 1: ...
-                      written by the stepping process -----------'    '-- by the answering process
+             written by the stepping process -----------'    '-- by the answering process
 """
 
 import itertools

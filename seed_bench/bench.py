@@ -1,8 +1,8 @@
-"""`seed bench`: what this machine can do, part by part, and how near a run comes.
+"""`seed bench`: the speed of each part on this machine, and how near a run comes to it.
 
 Every part runs in a process of its own (`seed_bench.parts.env`, `seed_bench.parts.learner`) on one
 thread; the run is an ordinary `seed train`. All are measured in turn on one machine: their ratio
-says how good the system is, not how fast the machine is.
+rates the system, not the machine.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from seed_bench.bench_case import (
 from seed_bench.in_flight import advice
 from seed_bench.processes import flags_of, run_module
 
-# As many as `seed_bench.parts.learner replay` inserts together.
+# `seed_bench.parts.learner replay` inserts this many together.
 _MIN_SEQUENCES = 64
 
 # Name of a result -> policy of `seed_bench.parts.learner wire`.
@@ -34,7 +34,7 @@ _WIRE_POLICIES = {"wire": "null", "wire_store": "store"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchArgs:
-    """Ceilings of this machine, and where runs stand against them."""
+    """Ceilings of this machine, and how near runs come to them."""
 
     cases: tuple[str, ...] = DEFAULT_CASES
     """End-to-end runs to measure, of pong-shallow, pong-shallow-once, pong-nature-once,
@@ -46,7 +46,7 @@ class BenchArgs:
     rounds: int = 3
     """Times that each run and its parts are measured, in turn."""
     seconds: float = 15.0
-    """Seconds of each run that count, after its start."""
+    """Seconds of each run that are measured, after its start."""
     part_seconds: float = 4.0
     """Seconds of each part, measured alone."""
     json: bool = False
@@ -138,7 +138,7 @@ def _render_case(name: str, case: dict[str, Any]) -> list[str]:
 
 
 def _far_away(case: dict[str, Any]) -> str:
-    """Returns what the run would take if its actors were far away."""
+    """Returns how many environments the run would need if its actors were far away."""
     return advice(
         case["env_steps_per_s"],
         group_s=case["env_s_per_step"] * case["envs_per_group"],

@@ -1,4 +1,4 @@
-"""One case of `seed bench`: a whole run, and its parts by themselves, in turn.
+"""One case of `seed bench`: a whole run and its parts, measured in turn.
 
 The run is an ordinary `seed train`, every part a process of its own (`seed_bench.parts.env`,
 `seed_bench.parts.learner`) with one thread. A machine's speed drifts by the minute: each run is
@@ -31,22 +31,22 @@ _ONE_PASS = (
 
 # End-to-end cases: name -> command line of `seed train`.
 CASES: dict[str, tuple[str, ...]] = {
-    # The preset as it is, every unroll trained on twice.
+    # The preset as it is: every unroll is trained on twice.
     "pong-shallow": ("atari-vtrace-cpu",),
-    # One pass over each sample in IMPALA's batches of 32 unrolls, as other systems are
-    # usually measured; enough environments that a batch is ready whenever one is wanted, and
-    # in groups so large that what each costs counts for little: 512 here, 256 below.
+    # One pass over each sample in IMPALA's batches of 32 unrolls, as other systems are usually
+    # measured. There are enough environments that a batch is always ready, in groups so large
+    # that the cost of each message counts for little: 512 here, 256 below.
     "pong-shallow-once": ("atari-vtrace-cpu", *_ONE_PASS, "--envs-per-group", "128"),
-    # An update is more than half of the work: one of two cores is too little for it. And
-    # while inference works on all environments at once, none can use the other core.
+    # An update is more than half of the work, so one of two cores is too little for it. And
+    # while inference works on all environments at once, none of them can use the other core.
     "pong-nature-once": (
         *("atari-vtrace-cpu", "--torso", "nature", *_ONE_PASS),
         *("--envs-per-group", "64", "--train-threads", "2", "--max-inference-batch", "64"),
     ),
-    # R2D2 with its preset, but for as many samples an insert as keep both of two cores busy;
-    # the replay is not saved, as nobody resumes the run.
+    # The R2D2 preset, with as many samples an insert as keep both of two cores busy. The
+    # replay is not saved, as the run is never resumed.
     "pong-r2d2": ("atari-r2d2-cpu", "--no-checkpoint-replay", "--samples-per-insert", "1.25"),
-    # Small enough for a test: the transport is the bound.
+    # Small enough for a test: the transport limits the speed.
     "catch": ("catch-vtrace",),
 }
 DEFAULT_CASES = ("pong-shallow", "pong-shallow-once", "pong-nature-once", "pong-r2d2")
@@ -60,7 +60,7 @@ _START_TIMEOUT_S = 120.0
 
 
 class Run(NamedTuple):
-    """What a run reached after its warm-up."""
+    """The results of a run after its warm-up."""
 
     env_steps_per_s: float
     batch_size: int
@@ -68,7 +68,7 @@ class Run(NamedTuple):
     time_shares: dict[str, float]
     """Metric name -> share of the last report, for `time/*_share`."""
     verdict: str
-    """What limits it."""
+    """What limits the run's speed."""
     inference_ms: float
     """From a step's arrival to its answer, the median of the last report."""
     envs_per_group: int
@@ -126,9 +126,9 @@ def _measure_rounds(
         say(f"{name}: end to end for {seconds:g} s, {number + 1} of {rounds}")
         runs.append(_measure_run(CASES[name], run_dir, seconds))
         say(f"{name}: {runs[-1].env_steps_per_s:,.0f} env steps/s; now its parts")
-        # After the run: network, spec and batch size are known from it.
+        # Measured after the run, which determines network, spec and batch size.
         parts.append(_measure_parts(run_dir, runs[-1].batch_size, part_seconds))
-    # The first run has no parts before it.
+    # The first run has no measurement of its parts before it, only after it.
     return [
         Round(run, {part: min(before[part], after[part]) for part in PARTS})
         for run, before, after in zip(runs, [parts[0], *parts[:-1]], parts, strict=True)

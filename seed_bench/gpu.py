@@ -1,8 +1,8 @@
 """Measures acting and training on a GPU, with and without each of its knobs.
 
-`make bench-gpu` prints one JSON object and fits ten minutes on a machine with one GPU and 16
-cores: forward passes and updates of every network with every knob, copies, latency under
-load, whole runs, and how well acting can be recomputed. Where a part fails, its error stands in
+`make bench-gpu` prints one JSON object and takes less than ten minutes on a machine with one GPU
+and 16 cores: forward passes and updates of every network with every knob, copies, latency under
+load, whole runs, and how well acting can be recomputed. Where a part fails, its error takes the
 place of its figure. `--smoke` runs the same on a CPU, so small that its figures mean nothing.
 """
 
@@ -39,7 +39,7 @@ from seed.specs import ArraySpec, EnvSpec
 from seed_bench.parts.learner import random_batch, random_rows
 from seed_bench.processes import flags_of, reports_so_far, run_module
 
-# Longest until a run makes its first update: actors start, and a replay fills.
+# Longest time until a run makes its first update: actors start, and a replay fills.
 _START_TIMEOUT_S = 180.0
 _POLL_S = 0.1
 
@@ -53,7 +53,7 @@ _SPEC = EnvSpec(
 
 @dataclasses.dataclass(frozen=True)
 class Knobs:
-    """One way to compute."""
+    """One combination of settings that change how a network computes."""
 
     cuda_graphs: Literal["on", "off"] = "off"
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -75,7 +75,7 @@ UPDATE_KNOBS = {
     "bfloat16": Knobs(precision="bfloat16"),
     "bfloat16, channels_last": Knobs(precision="bfloat16", channels_last=True),
 }
-# By themselves, as each takes up to a minute until it has been compiled.
+# Measured separately, because compiling each takes up to a minute.
 COMPILED_KNOBS = {
     "compile": Knobs(compile=True),
     "bfloat16, channels_last, compile": Knobs("off", "bfloat16", True, True),
@@ -89,9 +89,9 @@ class Args:
     device: str = "cuda"
     """Device to measure."""
     num_actors: int = 14
-    """Actor processes of the whole runs, a core each."""
+    """Actor processes of the whole runs, one core for each."""
     seconds: float = 540.0
-    """Seconds after which no further figure is begun; its place says so."""
+    """Seconds after which no further figure is begun; the output says so in its place."""
     smoke: bool = False
     """Measure as little as possible of everything, on a CPU."""
 
@@ -101,12 +101,12 @@ class Args:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Size:
-    """How much is measured."""
+    """How much of everything is measured."""
 
     torsos: tuple[str, ...] = ("impala_shallow", "nature", "impala_deep")
     batch_sizes: tuple[int, ...] = (8, 64, 256, 1024)
     seconds: float = 0.25
-    """For each figure."""
+    """Seconds for each figure."""
     compiled: tuple[str, ...] = tuple(COMPILED_KNOBS)
     copy_mib: tuple[int, ...] = (1, 16, 256)
     load_streams: tuple[int, ...] = (1, 4, 14)
@@ -114,7 +114,7 @@ class Size:
     run_flags: tuple[str, ...] = ("--replay-min-size", "200", "--report-every-s", "2")
     env_ids: tuple[str, ...] = ("seed/Null-v0", "ALE/Pong-v5")
     run_seconds: float = 20.0
-    """Once a run trains."""
+    """Seconds of each run, counted once it trains."""
 
 
 _SMOKE = Size(
@@ -187,7 +187,7 @@ class Bench:
         return {str(n): self._attempt(self._load, n) for n in self._size.load_streams}
 
     def runs(self) -> dict[str, Any]:
-        """Returns environment -> algorithm -> what `seed train` reached, and the golden check."""
+        """Returns environment -> algorithm -> the rates of `seed train`, and the golden check."""
         return {
             env_id: {
                 algorithm: self._attempt(self._run, preset, env_id)
@@ -197,12 +197,12 @@ class Bench:
         }
 
     def _attempt(self, measure: Callable[..., object], *args: object) -> object:
-        """Returns the figure, or the text of its error: the other figures are still wanted."""
+        """Returns the figure, or the text of its error, so that the others are still made."""
         if time.monotonic() > self._end_s:
             return "left out: out of time"
         try:
             return measure(*args)
-        except Exception as error:  # of any kind, on a device that was never tried
+        except Exception as error:  # any kind of error, as the device is untested
             return f"{type(error).__name__}: {error}"
 
     def _forward_ms(self, torso: str, knobs: Knobs, batch_size: int) -> float:
@@ -227,11 +227,11 @@ class Bench:
         config, agent = _agent(algorithm, torso, knobs)
         network, compiled = self._network(agent, knobs), knobs.compile
         trainer = Trainer(agent, network, config.optimizer, Metrics(), compile_torsos=compiled)
-        # A whole batch would take a CPU minutes.
+        # A whole batch would take minutes on a CPU.
         num_unrolls = config.agent.unrolls_per_update if self._size.seconds else 1
         batch = random_batch(_SPEC, agent, config.agent, num_unrolls)
         batch = map_tensors(lambda x: x.to(self._device), batch)
-        # Its end reads the metrics back, and so waits for the device.
+        # At its end the update reads the metrics back, and so waits for the device.
         return _median_ms(
             lambda: trainer.train_step(batch, learner_step=0, progress=0.0), self._size.seconds
         )
@@ -337,7 +337,7 @@ def _summary(reports: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _flags_of(preset: str, flags: tuple[str, ...]) -> list[str]:
-    """Returns those flags, in pairs with their values, that a preset has."""
+    """Returns those of the flags, in pairs with their values, that a preset has."""
     own = _field_names(PRESETS[preset].config)
     pairs = zip(flags[::2], flags[1::2], strict=True)
     return [x for flag, value in pairs if flag[2:].replace("-", "_") in own for x in (flag, value)]
@@ -379,7 +379,7 @@ def _agent(algorithm: str, torso: str, knobs: Knobs) -> tuple[RunConfig, Agent]:
 
 
 def _median_ms(work: Callable[[], object], seconds: float) -> float:
-    """Returns the median of calls that each end only when the device has done its part."""
+    """Returns the median time of calls, each of which waits for the device before it returns."""
     times_s, end_s = [], None
     for number in range(1_000_000):
         started_s = time.perf_counter()

@@ -1,41 +1,41 @@
-"""How many environments a learner needs that is far away: Little's law.
+"""How many environments a far-away learner needs: Little's law.
 
 An environment waits for its action before it steps again. So
 
     env steps/s <= environments in flight / (round trip + step of its group + time on the learner)
 
-and less where the machines themselves are the limit. `seed bench` and `seed load` print
-it for what they measured; docs/links.md holds it against runs.
+and less if the machines themselves are the limit. `seed bench` and `seed load` print this
+number for their measurements; docs/links.md compares it with runs.
 """
 
 import math
 from typing import NamedTuple
 
-# Of a network between continents, nearly; within a data centre it is under 1 ms.
+# Almost the round trip between continents; within a data centre it is under 1 ms.
 FAR_S = 0.05
 
 
 class Cycle(NamedTuple):
-    """What lies between two steps of an environment, seconds."""
+    """The time between two steps of an environment, in seconds, by its parts."""
 
     round_trip_s: float
-    """Of the network."""
+    """Time on the network."""
     group_s: float
-    """For an actor to step the group that the environment is in."""
+    """Time in which an actor steps the environment's group."""
     learner_s: float
-    """From a step's arrival to its answer: `inference/latency_ms_p50` / 1000."""
+    """Time from a step's arrival to its answer: `inference/latency_ms_p50` / 1000."""
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """The whole time between two steps."""
         return sum(self)
 
     def env_steps_per_s(self, num_envs: int) -> float:
-        """Returns the most that `num_envs` environments in flight make."""
+        """Returns the highest rate of `num_envs` environments in flight."""
         return num_envs / self.seconds
 
     def envs_needed(self, env_steps_per_s: float) -> int:
-        """Returns how many must be in flight for that many env steps per second."""
+        """Returns how many environments must be in flight for that many env steps per second."""
         return math.ceil(env_steps_per_s * self.seconds)
 
 
@@ -43,7 +43,7 @@ def advice(env_steps_per_s: float, *, group_s: float, learner_s: float) -> str:
     """Returns one sentence on a learner that was measured without a network.
 
     Args:
-      env_steps_per_s: that it reached.
+      env_steps_per_s: the rate that the learner reached.
       group_s: see `Cycle`.
       learner_s: see `Cycle`; under that load.
     """

@@ -18,21 +18,21 @@ from seed.provenance import evidence_header, num_cores
 from seed_bench.in_flight import advice
 from seed_bench.processes import flags_of, run_module
 
-# What one step of Pong costs on the machine of docs/results/bench.json.
+# Microseconds of one step of Pong on the machine of docs/results/bench.json.
 PONG_STEP_US = 300.0
 
-# As the Atari presets have them.
+# The values of the Atari presets.
 MAX_ENVS_PER_MESSAGE = 32
 GROUPS_PER_ACTOR = 2
 
 
 class Series(NamedTuple):
-    """One curve."""
+    """One curve of the results."""
 
     policy: str
-    """Of `seed_bench.parts.loaded_learner`."""
+    """Policy of `seed_bench.parts.loaded_learner`."""
     step_us: float
-    """Emulated microseconds of one environment's step; 0: as fast as they can be served."""
+    """Simulated microseconds of one environment's step; 0: as fast as the learner answers."""
 
 
 SERIES = {
@@ -48,14 +48,14 @@ class LoadArgs:
     """A learner's throughput, latency, cost and memory against environments."""
 
     envs: tuple[int, ...] = (1, 4, 16, 64, 256, 1024, 4096)
-    """Environments in all: 32 in a message, 64 on a stream (an actor), or fewer where
-    there are fewer."""
+    """Numbers of environments, one for each point: 32 in a message and 64 on a stream (an actor),
+    or fewer if there are fewer."""
     series: tuple[str, ...] = tuple(SERIES)
-    """Curves: wire (null policy), store (slot state and unrolls, null policy), both as fast
-    as they can be served; store-pong-actors and shallow-pong-actors (IMPALA's shallow
-    network), where each actor is a core that takes 300 us for a step."""
+    """Curves. wire (null policy) and store (slot state and unrolls, null policy) step as fast as
+    the learner answers. In store-pong-actors and shallow-pong-actors (IMPALA's shallow network)
+    each actor is a core that takes 300 us for a step."""
     seconds: float = 4.0
-    """Seconds measured at each point, after about 5 of start and warm-up."""
+    """Seconds measured at each point, after about 5 s of start and warm-up."""
     json: bool = False
     """Print one JSON object and nothing else on stdout."""
 
@@ -141,7 +141,7 @@ def render(results: dict[str, Any]) -> str:
 
 
 def _far_away(series: Series, points: Sequence[dict[str, float]]) -> str:
-    """Returns what the fastest point would take if its actors were far away."""
+    """Returns how many environments the fastest point would need if its actors were far away."""
     fastest = max(points, key=lambda point: point["env_steps_per_s"])
     return advice(
         fastest["env_steps_per_s"],

@@ -26,7 +26,7 @@ def run_module(command: Sequence[str]) -> dict[str, Any]:
         [sys.executable, "-m", *command],
         capture_output=True,
         text=True,
-        # Libraries would choose more than the one thread that each part has.
+        # Libraries would use more than the one thread that each part may use.
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     if done.returncode:
@@ -40,7 +40,7 @@ def flags_of(values: Mapping[str, object]) -> list[str]:
 
 
 def reports_so_far(run_dir: Path) -> list[dict[str, Any]]:
-    """Returns the reports of a run that goes on; a line that is half written is left out."""
+    """Returns the reports of a run that still runs, without a last line that is half written."""
     path = RunDir(run_dir).metrics
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -2,7 +2,7 @@
 
     python3 tools/make_certs.py certs --host learner.example.org --host 10.0.0.5
 
-Needs Python and the openssl command alone, so that it runs on a machine without .venv: hence
+Needs only Python and the openssl command, so that it runs on a machine without .venv: hence
 argparse and openssl, not tyro and cryptography. A second run keeps the CA and the token, so that
 running actors are still accepted, and makes new certificates.
 """
@@ -52,7 +52,7 @@ def make_certs(directory: Path, hosts: Sequence[str], *, days: int = LEAF_DAYS) 
     """Fills `directory` with files that only the owner may read.
 
         ca.pem       both sides      the CA's certificate                  --tls-ca
-        ca.key       nobody          signs further certificates; keep it away from machines
+        ca.key       no process      signs further certificates; keep it away from machines
         learner.pem, learner.key     for the hosts, and this machine       --tls-cert, --tls-key
         actor.pem, actor.key         mutual TLS: one for all actors        --tls-cert, --tls-key
         token        both sides      64 random characters                  --token-file
@@ -93,7 +93,7 @@ def _make_ca(directory: Path) -> None:
 def _make_leaf(directory: Path, name: str, usage: str, more_extensions: str, days: int) -> None:
     """Makes <name>.key and <name>.pem.
 
-    In a scratch directory first: a failure leaves the old pair in place.
+    The files are made in a scratch directory first: a failure leaves the old pair in place.
     """
     with tempfile.TemporaryDirectory(dir=directory) as aside:
         key, request, certificate, extensions, config = (

@@ -32,7 +32,7 @@ from tools.results import (
     write_evidence,
 )
 
-# Fields of each seed's run; those that are the same in all runs stand once at the top.
+# Fields of each seed's run. Fields with the same value in all runs stand once at the top.
 _PER_SEED = (
     "command",
     "git_commit",
@@ -64,7 +64,7 @@ class MemoryResultsArgs:
     command: str = "make memory"
     """Command that made all of the runs."""
     success_return: float = 1.0
-    """An evaluation episode with at least this return is a success (Recall's: 1)."""
+    """An evaluation episode with at least this return is a success (1 for Recall)."""
 
     def __post_init__(self) -> None:
         require(len(self.runs) >= 1, "runs", "at least one", self.runs)
@@ -102,11 +102,11 @@ def read_run(run: Path, success_return: float) -> MemoryRun:
 def compare(runs: list[MemoryRun], command: str) -> dict[str, Any]:
     """Returns the object of docs/results/<name>.json.
 
-    At the top stand the runs with memory: means over the seeds (of `eval_episodes` the sum), and
-    "per_seed". Under "without_memory" stand the others, by the same names.
+    The runs with memory stand at the top: means over the seeds (the sum for `eval_episodes`), and
+    "per_seed". The other runs stand under "without_memory", by the same names.
 
     Raises:
-      ConfigError: the runs are not all of one environment, or none has memory, or all have.
+      ConfigError: the runs differ in environment, none has memory, or all have it.
     """
     runs = sorted(runs, key=lambda run: run.rng_seed)
     with_memory = [run for run in runs if run.has_memory]

@@ -2,7 +2,7 @@
 
     python tools/plot_scale.py docs/results/scale.json
 
-Throughput, latency, CPU cost and memory against environments, one line a series.
+Throughput, latency, CPU cost and memory against environments, one line for each series.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ PANELS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlotArgs:
-    """Draws a plot of a learner's load beside the file that holds it."""
+    """Draws a plot of a learner's load beside the JSON file of its results."""
 
     results: tyro.conf.Positional[Path]
     """JSON file with the output of `seed load --json`."""
@@ -46,8 +46,8 @@ def plot(results: dict[str, Any], path: Path) -> None:
     """Draws every series of `results` into `path`.
 
     Args:
-      results: hardware, and by the name of each series a list of its points.
-      path: of the picture.
+      results: hardware, and for the name of each series a list of its points.
+      path: file of the picture.
     """
     series = {name: points for name, points in results.items() if isinstance(points, list)}
     figure = Figure(figsize=(10, 7), layout="constrained")

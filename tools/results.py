@@ -3,7 +3,7 @@
     python tools/results.py runs/pong --name pong --thresholds 0 15 18
 
 Reads the run's metrics.jsonl and config.yaml, and the output of `seed eval --json` if it is
-given. Anyone who has the run can make the same files.
+given. The same run always gives the same files.
 """
 
 import dataclasses
@@ -60,8 +60,8 @@ class Crossing(NamedTuple):
 def read_reports(path: Path) -> list[Report]:
     """Returns the run's reports in order of env steps.
 
-    A run that was killed and resumed did some steps twice. Of their reports the later ones
-    count: they led to the end of the run.
+    A run that was killed and resumed did some steps twice. The later reports of these steps
+    count, because they led to the end of the run.
 
     Raises:
       ConfigError: the file cannot be read, or holds no report.
@@ -93,7 +93,7 @@ def find_crossings(reports: list[Report], thresholds: Sequence[float]) -> list[C
 
 
 def _is_over_100_games(report: Report) -> bool:
-    """Tells whether a report's mean is over 100 games: at first it is over fewer."""
+    """Tells whether a report's mean is over 100 games; at first it is over fewer."""
     return report.get(RETURN) is not None and report.get("episodes", 0) >= 100
 
 

@@ -1,8 +1,8 @@
-"""Prints how many cores a fleet takes, by the costs in docs/results/bench.json and scale.json.
+"""Prints how many cores a fleet needs, from the costs in docs/results/bench.json and scale.json.
 
     python tools/sizing.py          # the table of docs/sizing.md
 
-The costs are those of the machine that measured. For a fleet of other machines, run `seed bench
+The costs are those of the measured machine. For a fleet of other machines, run `seed bench
 --json` and `seed load --json` on one of them and name the files with --bench and --scale.
 """
 
@@ -28,7 +28,7 @@ NETWORKS = {"shallow": "pong-shallow-once", "Nature": "pong-nature-once"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SizingArgs:
-    """Prints how many cores a fleet takes, by measured costs."""
+    """Prints how many cores a fleet needs, from measured costs."""
 
     bench: Path = Path("docs/results/bench.json")
     """File with the output of `seed bench --json`."""
@@ -42,31 +42,31 @@ class Costs(NamedTuple):
     env: float
     actor_wire: float
     learner_wire: float
-    """Batching, slot state and unrolls included."""
+    """Includes batching, slot state and unrolls."""
     steps_per_s_served: float
-    """By one learner process on one core, without a network."""
+    """Rate of one learner process on one core, without a network."""
     network: dict[str, tuple[float, float]]
     """Network -> (forward, train), on one core's thread."""
 
 
 class Fleet(NamedTuple):
-    """What one rate of env steps takes."""
+    """What a fleet needs for one rate of env steps."""
 
     steps_per_s: float
     actor_cores: float
     serving_cores: float
-    """Of the learners, for wire, batching and unrolls, without the network."""
+    """Cores of the learners for wire, batching and unrolls, without the network."""
     learner_processes: int
     megabytes_per_s: float
     network_cores: dict[str, float]
-    """Network -> cores for forward and training where there is no GPU."""
+    """Network -> cores for forward passes and training without a GPU."""
 
 
 def read_costs(bench: dict[str, Any], scale: dict[str, Any]) -> Costs:
     """Returns the costs in the output of `seed bench` and `seed load`.
 
     Raises:
-      ConfigError: a result is missing, as when only some of the cases were measured.
+      ConfigError: a result is missing, for example because only some cases were measured.
     """
     try:
         wire = bench["wire_store"][ENVS_PER_MESSAGE]
@@ -86,7 +86,7 @@ def read_costs(bench: dict[str, Any], scale: dict[str, Any]) -> Costs:
 
 
 def size_fleet(frames_per_s: float, costs: Costs) -> Fleet:
-    """Returns what a rate of Atari frames takes."""
+    """Returns what a fleet needs for a rate of Atari frames."""
     steps_per_s = frames_per_s / FRAMES_PER_STEP
     return Fleet(
         steps_per_s=steps_per_s,

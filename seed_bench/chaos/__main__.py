@@ -49,7 +49,7 @@ class ChaosArgs:
     total_env_steps: int = 2_000_000
     """Env steps of the run."""
     rng_seed: int = 1
-    """Decides the run, and which faults come when."""
+    """Seed of the run and of the schedule of faults."""
     return_at_least: float = 450.0
     """Mean return that the greedy policy must reach in the end."""
     out: Path | None = None
@@ -146,7 +146,7 @@ def evaluate(run_dir: Path) -> dict[str, Any]:
 
 
 def is_good(result: dict[str, Any]) -> bool:
-    """Tells whether the run survived every fault and refused every client that it should."""
+    """Tells whether the run survived every fault and refused every garbage client."""
     return result["faults_survived"] == result["faults_injected"] and not result["failures"]
 
 

@@ -3,7 +3,7 @@
     python -m seed_bench.chaos.elasticity --cycles 1000 --out docs/results/elasticity.json
 
 One actor stays throughout. The others join with some number of environments, step a few times,
-and leave, with or without closing their stream. Each must leave nothing behind on the learner:
+and leave, by ending or by cancelling their stream. Each must leave nothing behind on the learner:
 no memory, no open files, no slots.
 """
 
@@ -43,7 +43,7 @@ class LearnerUnderWatch:
     """A real learner, whose processes can be examined."""
 
     def __init__(self, directory: Path) -> None:
-        """Starts it; it trains on the visitors' steps until `close`."""
+        """Starts the learner; it trains on the visitors' steps until `close`."""
         self.address = f"unix:{directory / 'learner.sock'}"
         self.run_dir = directory / "run"
         command = [
@@ -65,7 +65,7 @@ class LearnerUnderWatch:
         return self._process.poll() is None
 
     def close(self) -> int:
-        """Ends it; returns its exit code."""
+        """Ends the learner; returns its exit code."""
         self._process.terminate()
         return self._process.wait(60)
 
@@ -177,7 +177,7 @@ def main(argv: Sequence[str]) -> int:
     command = "python -m seed_bench.chaos.elasticity " + " ".join(argv)
     result = evidence_header(command) | {"preset": PRESET, "learner_exit_code": exit_code} | seen
     text = json.dumps(result, indent=1)
-    # A sample a line.
+    # One sample on each line.
     text = re.sub(r"\[\s+([\d.]+),\s+([\d.]+),\s+([\d.]+)\s+\]", r"[\1, \2, \3]", text)
     if args.out is not None:
         args.out.write_text(text + "\n")

@@ -1,7 +1,7 @@
-"""What is done to a fleet: one method for each kind of fault, called by the run's thread.
+"""Injects faults into a fleet: one method for each kind of fault, called by the run's thread.
 
-What lasts is ended by timers: that thread may meanwhile wait for a learner that is itself
-among the stalled. What a fault has cost is `run.py`'s to find out.
+Timers end the faults that last, because that thread may be waiting for a learner that is
+itself stalled. `run.py` finds out what a fault has cost.
 """
 
 import contextlib
@@ -21,37 +21,37 @@ from seed_bench.chaos.schedule import Fault
 
 _LOG = logging.getLogger(__name__)
 
-# A process that was killed and does not end within so long has hung.
+# A killed process that does not end within this time has hung.
 _END_S = 60.0
 
-# A checkpoint is begun within so long, or none will be.
+# If no checkpoint is begun within this time, none will be.
 _SAVE_S = 60.0
 _SAVE_TICK_S = 0.001
 
 
 class FaultError(Exception):
-    """A fault that could not be injected, or a stranger who was let in."""
+    """A fault that could not be injected, or a garbage client that was not refused."""
 
 
 class Saboteur:
     """Injects faults into one fleet, until `close`."""
 
     def __init__(self, fleet: Fleet, spec: EnvSpec) -> None:
-        """`spec` is that of the run's environment, which a stranger may know."""
+        """`spec` is that of the run's environment; some garbage clients send it."""
         self._fleet = fleet
         self._spec = spec
         self._timers: list[threading.Timer] = []
 
     def inject(self, fault: Fault) -> float:
-        """Returns when the fault is over, on the clock of `time.monotonic`.
+        """Injects a fault; returns when it is over, on the clock of `time.monotonic`.
 
         Raises:
-          FaultError: it is none, or was not answered as it must be.
+          FaultError: the fault could not be injected, or a client was not refused.
         """
         return getattr(self, "_" + fault.kind.replace(" ", "_"))(fault) + time.monotonic()
 
     def close(self) -> None:
-        """Ends whatever lasts."""
+        """Ends the faults that still last."""
         for timer in self._timers:
             timer.cancel()
             timer.join()
@@ -94,7 +94,7 @@ class Saboteur:
         return self._end_learner(self._fleet.learner.pid)
 
     def _killed_while_saving(self, fault: Fault) -> float:
-        """As a machine that loses its power: both of the learner's processes end at once."""
+        """Imitates a loss of power: both of the learner's processes end at once."""
         trainer = self._trainer_process()
         earlier = self._fleet.unfinished_saves()
         deadline = time.monotonic() + _SAVE_S
@@ -117,7 +117,7 @@ class Saboteur:
         """Kills processes of the learner, and waits until the learner has ended."""
         for pid in pids:
             _signal(pid, signal.SIGKILL)
-        # Another that is stalled just now has to go on to see that.
+        # A process that is stalled now must continue to notice the end of the other.
         for other in (self._fleet.learner.pid, self._fleet.trainer_process()):
             _signal(other, signal.SIGCONT)
         self._fleet.learner.wait(_END_S)

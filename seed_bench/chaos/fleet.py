@@ -55,7 +55,7 @@ class Fleet:
         self.address = f"unix:{directory / 'learner.sock'}"
         self.total_env_steps = total_env_steps
         self.surrenders: list[str] = []
-        """Messages about actors that ended though nobody killed them; there should be none."""
+        """Messages about actors that ended without being killed; there should be none."""
         self._reports_read = 0
         self._directory = directory
         self._flags = [

@@ -1,4 +1,4 @@
-"""Clients that no learner wants. Each tells whether it was refused as it should be."""
+"""Clients that no learner wants. Each returns whether it was refused correctly."""
 
 import dataclasses
 import math
@@ -20,14 +20,14 @@ Client = Callable[[str, EnvSpec, random.Random], bool]
 
 
 def choose_client(variant: int) -> tuple[str, Callable[[str, EnvSpec], bool]]:
-    """Returns the name of one of the clients below, and what plays it at an address."""
+    """Returns the name of one of the clients below, and a function that runs it at an address."""
     client = CLIENTS[variant % len(CLIENTS)]
     generator = random.Random(variant)
     return client.__name__.replace("_", " "), lambda address, spec: client(address, spec, generator)
 
 
 def bytes_that_are_no_http(address: str, spec: EnvSpec, generator: random.Random) -> bool:
-    """The connection is closed."""
+    """Sends random bytes. The learner closes the connection."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT_S)
         connection.connect(address.removeprefix("unix:"))
@@ -41,17 +41,17 @@ def bytes_that_are_no_http(address: str, spec: EnvSpec, generator: random.Random
 
 
 def bytes_that_are_no_message(address: str, spec: EnvSpec, generator: random.Random) -> bool:
-    """Refused as not being an ActRequest, or as one that makes no sense."""
+    """Sends bytes that are refused as no ActRequest, or as an invalid one."""
     return _send_raw(address, b"\xff" + generator.randbytes(200))
 
 
 def message_without_end(address: str, spec: EnvSpec, generator: random.Random) -> bool:
-    """Larger than any message may be."""
+    """Sends a message larger than any message may be."""
     return _send_raw(address, bytes(wire.MAX_MESSAGE_BYTES + 1), grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 def nan_in_an_observation(address: str, spec: EnvSpec, generator: random.Random) -> bool:
-    """After an honest start."""
+    """Sends one after a valid step."""
 
     def spoil(step: pb.EnvOutputs) -> None:
         values = np.frombuffer(step.observations[0], "<f4").copy()
@@ -62,7 +62,7 @@ def nan_in_an_observation(address: str, spec: EnvSpec, generator: random.Random)
 
 
 def infinite_reward(address: str, spec: EnvSpec, generator: random.Random) -> bool:
-    """After an honest start."""
+    """Sends one after a valid step."""
 
     def spoil(step: pb.EnvOutputs) -> None:
         step.rewards = np.full(2, math.inf, "<f4").tobytes()
@@ -71,7 +71,7 @@ def infinite_reward(address: str, spec: EnvSpec, generator: random.Random) -> bo
 
 
 def group_that_is_not_there(address: str, spec: EnvSpec, generator: random.Random) -> bool:
-    """A hello announced but one."""
+    """Sends a step of a group that the hello did not announce."""
 
     def spoil(step: pb.EnvOutputs) -> None:
         step.group = 1 + generator.randrange(1_000)
@@ -80,7 +80,7 @@ def group_that_is_not_there(address: str, spec: EnvSpec, generator: random.Rando
 
 
 def environment_of_another_run(address: str, spec: EnvSpec, generator: random.Random) -> bool:
-    """Refused with the first field that differs."""
+    """Sends another spec. The refusal names the first field that differs."""
     action = dataclasses.replace(spec.action, num_values=spec.action.num_values + 1)
     other = dataclasses.replace(spec, action=action)
     try:
@@ -92,7 +92,7 @@ def environment_of_another_run(address: str, spec: EnvSpec, generator: random.Ra
 
 
 def hello_and_then_silence(address: str, spec: EnvSpec, generator: random.Random) -> bool:
-    """Not refused: it leaves by itself, in the middle of nothing."""
+    """Sends a hello, then cancels its stream. It is not refused."""
     Visitor(address, 1 + generator.randrange(64), spec=spec, timeout_s=_TIMEOUT_S).vanish()
     return True
 

@@ -1,7 +1,7 @@
-"""Plays a schedule of faults against a fleet, and keeps the books.
+"""Injects the faults of a schedule into a fleet, and records what they cost.
 
-A fault counts as survived once the run has come further with all of its actors, after the
-fault was over.
+A run has survived a fault if it makes progress with all of its actors after the fault is
+over.
 """
 
 import logging
@@ -17,21 +17,21 @@ from seed_bench.chaos.schedule import LEARNER_KILLS, Fault
 
 _LOG = logging.getLogger(__name__)
 
-# A run that does not move for so long has not survived.
+# A run without progress for this long has not survived.
 PATIENCE_S = 120.0
 _TICK_S = 0.05
 
 
 @dataclass
 class Books:
-    """What was done to the run, and what it cost."""
+    """The faults injected into the run, and what they cost."""
 
     injected: Counter[str] = field(default_factory=Counter)
     survived: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     env_steps_lost: list[int] = field(default_factory=list)
     run_s_lost: list[float] = field(default_factory=list)
-    """For each end of the learner: for how long it had moved since the checkpoint left."""
+    """For each end of the learner: the seconds of progress since the checkpoint it left."""
     env_steps_per_s_max: float = 0.0
     checkpoints_verified: int = 0
 
@@ -41,7 +41,7 @@ class Books:
 
 
 class OpenFault(NamedTuple):
-    """A fault that the run has yet to show that it survived."""
+    """A fault that the run has not yet survived."""
 
     kind: str
     over_at_s: float
@@ -58,7 +58,7 @@ class ChaosRun:
         self._saboteur = Saboteur(fleet, spec)
         self._open: list[OpenFault] = []
         self._env_steps = 0
-        # Of the run's seconds, when it last began to move: it stood still before.
+        # The run's seconds when progress last began; before that the run stood still.
         self._began_run_s = 0.0
         self._is_down = True
         self._looked_at_s = self._moved_at_s = time.monotonic()
@@ -67,7 +67,7 @@ class ChaosRun:
         """Injects every fault when it is due, until the run's end.
 
         Raises:
-          TimeoutError: the run has stopped to move.
+          TimeoutError: the run makes no progress.
         """
         try:
             while not self._fleet.has_finished():
@@ -121,14 +121,14 @@ class ChaosRun:
             raise TimeoutError(f"no progress in {PATIENCE_S:g} s after: {kinds}")
 
     def _settle(self) -> None:
-        """The run is well: it survived what was over when the report's window began."""
+        """Counts the faults survived: those that were over when the report's window began."""
         is_proof_for_s = self._looked_at_s - REPORT_EVERY_S
         survived = [fault for fault in self._open if fault.over_at_s < is_proof_for_s]
         self.books.survived.update(fault.kind for fault in survived)
         self._open = [fault for fault in self._open if fault not in survived]
 
     def _count_losses(self) -> None:
-        """The learner has ended: what it leaves behind is all there is to go on from."""
+        """Records what the end of the learner cost: the progress since its newest checkpoint."""
         newest = self._verify_checkpoints()
         lost = max(self._env_steps - newest.env_steps, 0)
         self.books.env_steps_lost.append(lost)
@@ -136,7 +136,7 @@ class ChaosRun:
         run_s = max(self.last_report.get("wall_s", 0.0) - since_s, 0.0)
         self.books.run_s_lost.append(run_s)
         _LOG.info("%20s lost %d env steps, %.2f s", "", lost, run_s)
-        # It goes on from there, and survives only if it comes further than that.
+        # The run resumes there, and survives only with progress beyond that checkpoint.
         self._env_steps = newest.env_steps
         self._is_down = True
 

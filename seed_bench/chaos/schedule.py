@@ -1,10 +1,10 @@
-"""Which faults come, and when: decided by a seed before the run begins."""
+"""Chooses the kinds and times of the faults: a seed decides them before the run begins."""
 
 import random
 from typing import NamedTuple
 
-# How many of a hundred faults are of which kind. A killed learner costs seconds, and what
-# it learned since its last checkpoint: a few of these say as much as many.
+# How many of a hundred faults are of which kind. A killed learner costs seconds, and the
+# steps since its last checkpoint, so a few such kills are enough.
 SHARES = {
     "actor killed": 22,
     "garbage client": 26,
@@ -18,23 +18,23 @@ SHARES = {
     "killed while saving": 2,
 }
 
-# Of these, which end the learner.
+# The kinds that end the learner.
 LEARNER_KILLS = ("learner killed", "trainer process killed", "killed while saving")
 
 
 class Fault(NamedTuple):
-    """Something that is done to a run."""
+    """One fault of a run."""
 
     due_env_steps: int
-    """Progress of the run at which it comes."""
+    """Env steps of the run at which the fault is injected."""
     kind: str
     """One of `SHARES`."""
     actor: int
-    """Whom it hits, if it hits an actor."""
+    """Number of the actor that the fault hits, if it hits an actor."""
     seconds: float
-    """How long it lasts, if it lasts."""
+    """How long the fault lasts, if its kind lasts."""
     variant: int
-    """Decides what else there is to decide."""
+    """Chooses the garbage client, and seeds its random numbers."""
 
 
 def make_schedule(
@@ -42,7 +42,7 @@ def make_schedule(
 ) -> list[Fault]:
     """Returns faults at random moments of the run's progress, every kind at least once.
 
-    By progress and not by time: a run that is down is not kicked again.
+    The moments are env steps, not times: while a run is down no further fault comes.
     """
     generator = random.Random(rng_seed)
     kinds = list(SHARES)

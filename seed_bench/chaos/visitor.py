@@ -1,7 +1,7 @@
 """An actor without an environment: it joins, sends rows of zeros, and leaves.
 
-For tests of many actors and of large ones. Uses seed/ and gRPC alone, so that it says
-what the wire says and nothing more.
+For tests of many actors and of large ones. Uses only seed/ and gRPC, so that it sends nothing
+but the messages of the protocol.
 """
 
 import queue
@@ -32,7 +32,7 @@ class Visitor:
     def __init__(
         self, address: str, *group_sizes: int, spec: EnvSpec = SPEC, timeout_s: float = 60.0
     ) -> None:
-        """Joins; raises grpc.RpcError if that is refused or takes too long."""
+        """Joins; raises grpc.RpcError if the learner refuses it or takes too long."""
         self._hello = wire.Hello(
             run_id=uuid.uuid4().hex, role=pb.ROLE_TRAIN, group_sizes=group_sizes, spec=spec
         )
@@ -51,7 +51,7 @@ class Visitor:
             raise
 
     def play(self, num_steps: int) -> None:
-        """Steps every group so many times, and checks each answer against its group."""
+        """Steps every group `num_steps` times, and checks that each answer is for its group."""
         for _ in range(num_steps):
             for group in range(len(self._hello.group_sizes)):
                 self.send(self.step(group))
@@ -60,7 +60,7 @@ class Visitor:
             self._is_first = False
 
     def step(self, group: int) -> bytes:
-        """Returns the next row of a group, serialised."""
+        """Returns the next step of a group, serialised."""
         size = self._hello.group_sizes[group]
         flags = np.zeros(size, bool)
         return wire.encode_env_outputs(
@@ -79,7 +79,7 @@ class Visitor:
         )
 
     def send(self, message: bytes) -> None:
-        """Sends a message, whatever it is."""
+        """Sends a message, valid or not."""
         self._outgoing.put(message)
 
     def status(self) -> tuple[grpc.StatusCode, str]:
@@ -92,13 +92,13 @@ class Visitor:
         return self._call.code(), self._call.details()
 
     def leave(self) -> None:
-        """Says goodbye and waits for the answer."""
+        """Ends its side of the stream and waits for the learner's end."""
         self._outgoing.put(None)
         self.status()
         self._channel.close()
 
     def vanish(self) -> None:
-        """Goes without a word."""
+        """Cancels the stream and closes the connection."""
         self._call.cancel()
         self._outgoing.put(None)
         self._channel.close()

@@ -1,7 +1,7 @@
 """A network of two hosts that is far away, loses packets or is cut: for Linux, with root.
 
-Two network namespaces, each with a TUN device, and a thread of the caller's process that
-carries IP packets from one to the other. It delays and drops packets below the kernel's own TCP,
+Makes two network namespaces, each with a TUN device. A thread of the caller's process carries
+IP packets from one to the other. It delays and drops packets below the kernel's own TCP,
 as netem does where the kernel has it. Used by `seed_bench/studies/links.py`.
 """
 
@@ -23,18 +23,18 @@ _TUN = "/dev/net/tun"
 _TUNSETIFF = 0x400454CA
 _IFF_TUN_NO_PI = 0x1001  # bare IP packets
 
-# Reserved for benchmarks of networks (RFC 2544), so that no host has them.
+# Reserved for benchmarks of networks (RFC 2544), so that no real host has these addresses.
 _NEAR, _FAR = "198.18.0.1", "198.18.0.2"
 
 _LARGEST_PACKET = 1 << 16
-# So that a link that is slow in carrying, rather than far, does not lose packets.
+# Large enough that a link whose thread is slow loses no packets.
 _QUEUE_PACKETS = 10_000
 # Longest wait until the thread sees that a packet is due or the link closes.
 _POLL_S = 0.05
 
 
 def may_be_made() -> bool:
-    """Tells whether this process has what a `PacketLink` takes."""
+    """Tells whether this process can make a `PacketLink`: Linux, root and the command `ip`."""
     return os.access(_TUN, os.W_OK) and os.geteuid() == 0 and shutil.which("ip") is not None
 
 
@@ -111,13 +111,13 @@ class PacketLink:
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
 
     def _carry(self) -> None:
-        # Of each direction: when each packet is due, in order, as a link never reorders.
+        # For each direction: packets with their due times, in order, because a link never reorders.
         under_way: list[deque[tuple[float, bytes]]] = [deque(), deque()]
         while not self._closing.is_set():
             now = time.monotonic()
             for packets, end in zip(under_way, reversed(self._ends), strict=True):
                 while packets and packets[0][0] <= now:
-                    # Full, or going down: lost, as on any link.
+                    # If the device is full or going down, the packet is lost, as on any link.
                     with contextlib.suppress(OSError):
                         os.write(end, packets.popleft()[1])
             waits_s = [packets[0][0] - now for packets in under_way if packets]
@@ -137,7 +137,7 @@ class PacketLink:
 def _make_host(name: str, device: str, address: str) -> int:
     """Makes a namespace with one device; returns the end from which its packets come."""
     end = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK)
-    # Made here and moved there: it stays joined to the file.
+    # The device is made in this namespace and then moved: it stays joined to the file.
     fcntl.ioctl(end, _TUNSETIFF, struct.pack("16sH22x", device.encode(), _IFF_TUN_NO_PI))
     inside = ["ip", "-n", name]
     for command in (

@@ -1,7 +1,8 @@
-"""Stands in for `packet_link.py` where a process has no rights to make networks.
+"""Replaces `packet_link.py` where a process has no rights to make networks.
 
-A TCP proxy on this machine delays the bytes between two hosts. It cannot lose a packet; it adds
-the delay that TCP needs to send one again. Used by `seed_bench/studies/links.py`.
+A TCP proxy on this machine delays the bytes between two hosts. It cannot lose a packet. Instead
+it adds the delay after which TCP would send the packet again. Used by
+`seed_bench/studies/links.py`.
 """
 
 import contextlib
@@ -12,7 +13,7 @@ from seed_bench.links.tcp_proxy import TcpProxy
 
 
 class ProxyLink:
-    """Stands between a learner and its actors on this machine; like `PacketLink`."""
+    """Joins a learner and its actors on this machine; has the methods of `PacketLink`."""
 
     kind = "proxy"
     near_host = "127.0.0.1"

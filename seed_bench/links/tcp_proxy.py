@@ -1,8 +1,8 @@
 """A network that is far away, loses packets, or is cut, between an actor and its learner.
 
-A TCP proxy in this process, for tests that have no rights to a network of their own. It shows what
-TCP makes of such a network: lost packets come late and hold up those behind them, and during a
-cut the connection stays open and silent.
+A TCP proxy in this process, for tests that may not make a network of their own. It shows the
+effects of such a network on TCP: lost packets come late and hold up those behind them, and during
+a cut the connection stays open and silent.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any, Self
 
 _CHUNK_BYTES = 16 * 1024
 
-# What a lost packet costs: Linux's shortest retransmission timeout.
+# The delay of a lost packet: Linux's shortest retransmission timeout.
 _RETRANSMISSION_S = 0.2
 
 
@@ -27,10 +27,10 @@ class TcpProxy:
         """Chooses what the network is like.
 
         Args:
-          target: "unix:PATH" or "host:port"; may come and go.
+          target: "unix:PATH" or "host:port"; its server may start and stop at any time.
           delay_s: one way; a round trip takes twice as long.
           loss: probability that a chunk of up to 16 KiB is lost and sent again.
-          rng_seed: decides which.
+          rng_seed: decides which chunks are lost.
         """
         self.address = ""
         self._target = target
@@ -114,7 +114,7 @@ class TcpProxy:
         return await asyncio.open_connection(host, int(port))
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Passes on one direction, each chunk when it is due, in order."""
+        """Passes on one direction, each chunk at its due time, in order."""
         under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
         async def receive() -> None:
@@ -122,7 +122,7 @@ class TcpProxy:
             while data:
                 try:
                     data = await reader.read(_CHUNK_BYTES)
-                except ConnectionError:  # a reset, as by a process killed before it read all
+                except ConnectionError:  # a reset, e.g. by a process killed before it read all
                     data = b""
                 late_s = _RETRANSMISSION_S if self._generator.random() < self._loss else 0.0
                 under_way.put_nowait((self._loop.time() + self._delay_s + late_s, data))

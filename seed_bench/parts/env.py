@@ -1,6 +1,6 @@
-"""What one env step costs on this machine: `python -m seed_bench.parts.env --json`.
+"""Measures the cost of one env step on this machine: `python -m seed_bench.parts.env --json`.
 
-`seed bench` runs it in a process of its own, so that nothing else is measured. Actions are random,
+`seed bench` runs it in a process of its own, so that no other work is measured. Actions are random,
 and nothing is sent to a learner.
 """
 
@@ -20,7 +20,7 @@ from actors.envs import decode_settings, make_vector_env
 from seed.env_config import EnvConfig
 from seed.errors import ConfigError, exits_on_error, expected, require
 
-# A measurement is the best of this many: other work on the machine only slows.
+# A measurement is the best of this many: other work on the machine can only slow it down.
 _NUM_ROUNDS = 5
 _NUM_RANDOM_ACTIONS = 256
 

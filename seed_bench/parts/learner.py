@@ -38,10 +38,10 @@ from seed.specs import EnvSpec
 from seed_bench.parts.replay import ReplayArgs, measure_replay
 from seed_bench.parts.wire import WireArgs, measure_wire
 
-# A measurement is the best of this many: other work on the machine only slows.
+# A measurement is the best of this many: other work on the machine can only slow it down.
 _NUM_ROUNDS = 5
 
-# An update is measured in so many equal parts; 1 is the whole.
+# An update is measured in this many equal parts; 1 is the whole.
 _PARTS_OF_BATCH = (1, 2, 4)
 
 
@@ -100,8 +100,8 @@ def measure_forward(args: ForwardArgs) -> dict[str, float]:
 def measure_train(args: TrainArgs) -> dict[str, float]:
     """Returns the best CPU seconds per env step of one update.
 
-    The unrolls of a batch go through the network all at once or in parts, as they do
-    where threads share an update; which is cheaper differs with the network.
+    The unrolls of a batch go through the network all at once or in parts, as they do when
+    threads share an update. The network decides which is cheaper; the cheaper one counts.
     """
     config, spec = _load(args.run)
     agent = make_agent(spec, config)

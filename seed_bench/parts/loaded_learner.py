@@ -2,10 +2,10 @@
 
     python -m seed_bench.parts.loaded_learner --policy store --num-streams 4
 
-Server, batcher and inference as in a run, without a trainer; what is completed is dropped.
-The actors are simulated by `simulated_actors`, in a process of its own. Prints one JSON
-object; `seed load` runs it for every point of a curve, each in a fresh process, so that
-memory can be told apart.
+Server, batcher and inference are those of a run. There is no trainer; completed unrolls are
+dropped. `simulated_actors` simulates the actors in a process of its own. Prints one JSON
+object. `seed load` runs it for every point of a curve, each in a fresh process, so that the
+memory of each point is measured alone.
 """
 
 import contextlib
@@ -57,9 +57,9 @@ class LoadPointArgs:
     """One learner, loaded by simulated actors with uint8 [84, 84] observations."""
 
     policy: Policy = "store"
-    """null: action 0, nothing kept. store: action 0, with the state of an LSTM of 256 for
-    every slot and unrolls of 20. The others: a freshly made network of that torso with 4
-    stacked frames, and its unrolls of 20."""
+    """null: action 0, nothing is kept. store: action 0, with the state of an LSTM of 256 for
+    every slot and unrolls of 20. The others: a new network of that torso with 4 stacked
+    frames, and its unrolls of 20."""
     num_streams: int = 1
     """Actors."""
     num_groups: int = 2
@@ -71,23 +71,23 @@ class LoadPointArgs:
     step_us: float = 0.0
     """See `python -m seed_bench.parts.simulated_actors --help`."""
     seconds: float = 4.0
-    """Seconds that count, once every slot's memory is filled."""
+    """Seconds measured, once every slot's memory is filled."""
     device: str = "cpu"
     """Where the network is: "auto" (CUDA where there is one), "cpu", "cuda", ..."""
 
 
 class _Dropped:
-    """Stands where training would: weights as they were made, and unrolls that nothing keeps."""
+    """Takes the place of training: the weights stay as made, and the unrolls are dropped."""
 
     def __init__(self, agent: Agent, device: torch.device) -> None:
         first, second = (agent.acting_part(agent.build_network()).to(device) for _ in range(2))
         self.weights = PublishedWeights(first, second, make_streams(device))
 
     def put(self, completed: Completed) -> None:
-        """Drops them."""
+        """Drops the unrolls."""
 
     def stop(self) -> None:
-        """Nothing waits."""
+        """Does nothing: no thread waits."""
 
 
 class _NullThread:
@@ -101,7 +101,7 @@ class _NullThread:
         self._thread = start_thread("inference", self._run, self._learner.fail)
 
     def stop(self) -> None:
-        """It waits for the batcher alone."""
+        """Does nothing: the thread waits only for the batcher."""
 
     def join(self) -> None:
         self._thread.join()
@@ -136,10 +136,10 @@ class LoadedLearner:
         device: torch.device | None = None,
         batcher: Batcher | None = None,
     ) -> None:
-        """Acts on `device`, the CPU by default, and closes batches as a run does, by default."""
+        """By default acts on the CPU and closes batches as a run does."""
         self.metrics = Metrics()
         self.env_steps = 0
-        """Answered so far."""
+        """Env steps answered so far."""
         self.answered = threading.Event()
         self._device = device or torch.device("cpu")
         self._policy: Policy = policy
@@ -147,7 +147,7 @@ class LoadedLearner:
         self._service = Service(
             ServingConfig(
                 ingress_processes=ingress_processes,
-                limits=Limits(max_envs=sys.maxsize),  # a load is to find them
+                limits=Limits(max_envs=sys.maxsize),  # a load test measures how many fit
             ),
             name="load",
             make_task=lambda: task,
@@ -164,8 +164,8 @@ class LoadedLearner:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[str]:
-        """Yields the addresses at which it serves, with commas between; raises afterwards
-        what a thread raised."""
+        """Yields the learner's addresses, with commas between. Afterwards raises the error of a
+        thread that failed."""
         with tempfile.TemporaryDirectory(prefix="seed-load-") as directory:
             addresses = self._service.start((f"unix:{directory}/learner.sock",))
             try:
@@ -176,13 +176,13 @@ class LoadedLearner:
             raise self._failure
 
     def add_env_steps(self, count: int) -> None:
-        """Counts what the inference thread answered."""
+        """Counts the steps that the inference thread answered."""
         self.env_steps += count
         if count:
             self.answered.set()
 
     def add_episode(self, episode: wire.Episode, *, is_eval: bool) -> None:
-        """Takes no notice."""
+        """Does nothing."""
 
     def fail(self, error: BaseException) -> None:
         """Ends the load because a thread raised `error`."""
@@ -221,7 +221,7 @@ def measure_load(args: LoadPointArgs) -> dict[str, float]:
     """Returns rates, latencies, costs and memory of one point.
 
     Raises:
-      SeedError: the generator could not do its work.
+      SeedError: the generator failed.
     """
     device = set_up_torch(args.device, torch_threads=1)
     learner = LoadedLearner(

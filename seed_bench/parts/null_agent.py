@@ -1,4 +1,4 @@
-"""Action 0 for every environment, to measure what surrounds an agent. It cannot be trained."""
+"""Action 0 for every environment, to measure everything but an agent. It cannot be trained."""
 
 import torch
 from torch import Tensor, nn

@@ -34,7 +34,7 @@ class ReplayArgs:
     rounds: int = 40
     """Batches inserted and sampled in turn, once the replay is full."""
     compression: Literal["none", "zstd"] = "none"
-    """As `replay_compression`."""
+    """As the config's `replay_compression`."""
     screens: Path | None = None
     """File of real screens, as np.save writes uint8 [81, num_envs, 84, 84]; by default they
     are noise, which does not compress."""
@@ -42,7 +42,7 @@ class ReplayArgs:
     def __post_init__(self) -> None:
         require(self.num_envs >= 1, "num_envs", "at least 1", self.num_envs)
         require(self.rounds >= 1, "rounds", "at least 1", self.rounds)
-        # With less room than one insert takes there would not be as many as samples wait for.
+        # A replay with less room than one insert would never hold enough sequences to sample.
         wanted = f"at least {self.num_envs}, as many as are inserted together"
         require(self.sequences >= self.num_envs, "sequences", wanted, self.sequences)
 

@@ -3,7 +3,7 @@
     python -m seed_bench.parts.simulated_actors --learner ADDRESS
 
 Each stream simulates an actor on a core of its own: two groups of environments take turns on it,
-and a step takes as long as a real one, by waiting. The rest is real: groups, encoding, gRPC, one
+and a step lasts as long as a real one, by waiting. The rest is real: groups, encoding, gRPC, one
 connection for each stream. One thread runs all streams, so that the generator costs less than the
 learner that it loads; it reports its own cost too.
 """
@@ -31,7 +31,7 @@ from seed.errors import LearnerUnavailableError, error_from_status, exits_on_err
 from seed.pb import inference_pb2 as pb
 from seed.wire import EnvOutputs, Hello, decode_actions, encode_env_outputs, encode_hello
 
-# Real steps do not all take equally long. Without this, groups that start together would
+# Real steps do not all last equally long. Without this, groups that start together would
 # always report together.
 _JITTER = 0.2
 
@@ -41,8 +41,8 @@ class GeneratorArgs:
     """Loads a learner of uint8 [84, 84] observations and 18 actions."""
 
     learner: str
-    """Its address, host:port or unix:PATH, or several with commas between, over which the
-    streams are spread; neither TLS nor tokens are spoken."""
+    """The learner's address, host:port or unix:PATH. Several addresses with commas between share
+    the streams. Neither TLS nor a token is used."""
     num_streams: int = 1
     """Actors."""
     num_groups: int = 2
@@ -50,14 +50,14 @@ class GeneratorArgs:
     envs_per_group: int = 32
     """Environments in each message."""
     step_us: float = 0.0
-    """Microseconds that one environment's step takes on the actor's own core; 0: as many
-    steps as this process can make."""
+    """Microseconds of one environment's step on the actor's own core; 0: as many steps as
+    this process can make."""
     warm_up_steps: int = 45
-    """Answers to every group before measuring begins: the learner's memory fills with the
-    first unrolls, of which the last begins 20 steps late."""
+    """Answers to every group before measuring begins. Meanwhile the learner's memory fills with
+    the first unrolls, of which the last begins 20 steps late."""
     seconds: float = 4.0
-    """Seconds measured. A line "measuring" on stdout says that they begin, a JSON object
-    that they are over."""
+    """Seconds measured. The line "measuring" on stdout marks their start, a JSON object their
+    end."""
 
     def __post_init__(self) -> None:
         for name in ("num_streams", "num_groups", "envs_per_group"):
@@ -74,13 +74,13 @@ class Meter:
         self.restart()
 
     def restart(self) -> None:
-        """Forgets what came before."""
+        """Starts a new measurement."""
         self.env_steps = 0
         self.round_trips_s: list[float] = []
         self._wall_s, self._cpu_s = time.perf_counter(), time.process_time()
 
     def report(self) -> dict[str, float]:
-        """Returns rates, costs and latencies since the start."""
+        """Returns rates, costs and latencies since `restart`."""
         wall_s = time.perf_counter() - self._wall_s
         cpu_s = time.process_time() - self._cpu_s
         if not self.env_steps:
@@ -150,7 +150,7 @@ class SimulatedActor:
             self.warm.set()
 
     async def _step(self, call: Any) -> None:
-        """The actor's core: steps one group after another, as their answers come."""
+        """Simulates the actor's core: steps one group after another, as their answers come."""
         for group in self._groups:
             await self._send(call, group.reset())
         free_at = time.perf_counter()
@@ -170,7 +170,7 @@ class SimulatedActor:
 
 
 async def _both(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Runs them until one raises, which ends the other, and raises that."""
+    """Runs both until one raises; cancels the other and raises that error."""
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         await asyncio.gather(*tasks)
@@ -183,7 +183,7 @@ async def generate(args: GeneratorArgs) -> dict[str, float]:
     """Runs the actors until they have been measured; returns the meter's report.
 
     Raises:
-      SeedError: the learner is absent, refuses an actor, or answers none.
+      SeedError: the learner is absent, refuses an actor, or answers no step.
     """
     meter = Meter()
     actors = [SimulatedActor(args, index, meter) for index in range(args.num_streams)]
@@ -210,7 +210,7 @@ async def _measure(
 
 @exits_on_error("seed_bench.parts.simulated_actors")
 def main(argv: Sequence[str]) -> int:
-    """Loads the learner and prints what came of it; returns the exit code."""
+    """Loads the learner and prints the meter's report; returns the exit code."""
     keep_freed_memory()
     args = tyro.cli(GeneratorArgs, prog="python -m seed_bench.parts.simulated_actors", args=argv)
     print(json.dumps(asyncio.run(generate(args))), flush=True)

@@ -1,4 +1,4 @@
-"""What it costs to carry steps: one real actor with a null environment, and no network.
+"""Measures the cost of carrying steps: one real actor, a null environment and no network.
 
 Called by `python -m seed_bench.parts.learner wire`, in a process of its own. Server and batcher are
 those of a run; behind them either nothing is kept, or the slots' state and the unrolls.
@@ -19,12 +19,12 @@ from seed.env_config import EnvConfig
 from seed.errors import SeedError, require
 from seed_bench.parts.loaded_learner import LoadedLearner
 
-# Past the connection's first messages.
+# Skips the connection's first messages.
 _WARM_UP_S = 0.5
 
 _NULL_ENV = EnvConfig(env_id="seed/Null-v0")
 
-# How soon it is noticed that the actor has ended.
+# Seconds between two checks whether the actor has ended.
 _LOOK_EVERY_S = 0.2
 
 
@@ -39,7 +39,7 @@ class WireArgs:
     num_groups: int = 2
     """Groups of the actor."""
     share_memory: bool = False
-    """Steps go through memory rather than gRPC."""
+    """Pass the steps through memory rather than gRPC."""
     seconds: float = 4.0
     """Seconds to measure for."""
 
@@ -51,8 +51,8 @@ def measure_wire(args: WireArgs) -> dict[str, float]:
     """Returns CPU seconds per env step on either side, and env steps per second.
 
     Raises:
-      ConfigError: an actor without environments.
-      SeedError: the actor ended, as when the learner refuses it.
+      ConfigError: the actor would have no environments.
+      SeedError: the actor ended, for example because the learner refused it.
     """
     actor_config = ActorConfig(envs_per_group=args.envs_per_group, num_groups=args.num_groups)
     learner = LoadedLearner(args.policy, make_task(_NULL_ENV, actor_config))

@@ -1,10 +1,10 @@
-"""Measures what networks do to runs: docs/results/networks.json, and its tables.
+"""Measures how networks affect runs: writes docs/results/networks.json, prints its tables.
 
     python -m seed_bench.studies.links --out docs/results/networks.json
 
 A real `seed learner` and a real `seed actor` play over a network that delays, loses or cuts off
-packets below TCP. To make it takes root on Linux; elsewhere a proxy delays the bytes of TCP.
-Throughput is compared with the rule of `seed_bench/in_flight.py`.
+packets below TCP. Such a network needs root on Linux; elsewhere a proxy delays the bytes of TCP.
+The throughput is compared with the rule in `seed_bench/in_flight.py`.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from seed_bench.links.proxy_link import ProxyLink
 from seed_bench.processes import reports_so_far
 
 REPORT_EVERY_S = 0.5
-# For queues and TCP to settle to another network.
+# Time in which queues and TCP adapt to another network.
 _SETTLE_S = 4.0
 _TIMEOUT_S = 180.0
 _ENDLESS = 10**12  # env steps
@@ -71,10 +71,10 @@ NUM_GROUPS = 2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NetworksArgs:
-    """Measures what networks between actors and a learner do to runs."""
+    """Measures how networks between actors and a learner affect runs."""
 
     out: Path
-    """JSON file to write. If it exists, results of the same cases are replaced and others kept."""
+    """JSON file to write. If it exists, only the results of these cases are replaced."""
     cases: tuple[str, ...] = tuple(CASES)
     """Runs whose speed is measured over each network, of cartpole and pong."""
     seconds: float = 8.0
@@ -82,7 +82,7 @@ class NetworksArgs:
     cuts: tuple[float, ...] = (5.0, 20.0, 60.0, 60.0, 60.0)
     """Seconds of each cut."""
     proxy: bool = False
-    """Use the proxy even where this process may make a network of packets."""
+    """Use the proxy even if this process may make a network of packets."""
 
     def __post_init__(self) -> None:
         for case in self.cases:
@@ -139,7 +139,7 @@ class Run:
         raise SeedError(f"the run made no fitting report in {_TIMEOUT_S:g} s:\n{self.logs()}")
 
     def logs(self) -> str:
-        """Returns what both processes said."""
+        """Returns the logs of both processes."""
         return "".join(path.read_text() for path in sorted(self._directory.glob("*.log")))
 
     def _port(self) -> int:
@@ -207,7 +207,7 @@ def _group_s(run_dir: Path) -> float:
 
 
 def measure_cut(link: Link, seconds: float) -> Report:
-    """Cuts off the one actor of a run, at 50 ms, for so many seconds; returns how it recovered."""
+    """Cuts off the only actor of a run, at 50 ms, for `seconds`; returns how it recovered."""
     link.change(delay_s=0.025, loss=0.0)
     with Run(link, CASES["cartpole"].preset, 16) as run:
         time.sleep(_SETTLE_S)
@@ -247,7 +247,7 @@ def measure(args: NetworksArgs, command: str) -> dict[str, Any]:
 
     Args:
       args: what to measure.
-      command: made these results; part of the header.
+      command: made these results; written into the header.
     """
     results: dict[str, Any] = {}
     with PacketLink() if packet_link.may_be_made() and not args.proxy else ProxyLink() as link:

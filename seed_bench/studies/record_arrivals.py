@@ -2,8 +2,8 @@
 
     python -m seed_bench.studies.record_arrivals --out docs/results/arrivals.json
 
-Actors of two groups play Pong for a learner without a network, which answers at once. Recorded is
-the time that each group takes from an answer to its next step. It hardly depends on when the
+Actors of two groups play Pong for a learner without a network, which answers at once. The time
+that each group takes from an answer to its next step is recorded. It hardly depends on when the
 learner answers (two groups of one actor share a core), so that
 `seed_bench/studies/simulate_batching.py` can play it back under every rule for closing a batch.
 """
@@ -36,17 +36,17 @@ from seed_bench.studies.recordings import RECORDINGS_KEY, Recording, to_json
 _ENV = PRESETS["atari-vtrace-cpu"].config.env
 _ACTOR = ActorConfig(envs_per_group=32, num_groups=2)
 _RECORDED_S = 6.0
-# For the first episodes to lose step with each other.
+# Time in which the first episodes lose step with each other.
 _WARM_UP_S = 2.0
 
 
 class _Recorder(Batcher):
-    """A batcher that takes note of its requests; `submit` is the server thread's."""
+    """A batcher that records the times of its requests. The server thread calls `submit`."""
 
     def __init__(self) -> None:
         super().__init__(InferenceConfig(min_fill=0.0))
         self.think_s: dict[int, list[float]] = defaultdict(list)
-        """By the first slot of a group."""
+        """Seconds from an answer to the next step, by the first slot of a group."""
         self._answered_at: dict[int, float] = {}
 
     def submit(self, request: Request) -> None:
@@ -70,17 +70,17 @@ def _let_be(actors: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
 
 
 def _pause_all(actors: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    """All stand still for 0.1 s of every 0.4 s, and then report at once."""
+    """Stops all actors for 0.1 s of every 0.4 s; then they report at once."""
     _stop_now_and_then(actors, seconds, running_s=0.3, stopped_s=0.1)
 
 
 def _slow_one(actors: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    """One gets a quarter of its core."""
+    """Gives one actor a quarter of its core."""
     _stop_now_and_then(actors[:1], seconds, running_s=0.01, stopped_s=0.03)
 
 
 def _stop_one(actors: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
-    """One stands still; its connection stays open, so that the learner is not told."""
+    """Stops one actor; its connection stays open, so the learner does not notice."""
     with _stopped(actors[:1]):
         time.sleep(seconds)
 
@@ -111,7 +111,7 @@ def _stopped(actors: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
 
 
 class Scenario(NamedTuple):
-    """A fleet, and what is done to it while it is recorded."""
+    """A fleet, and the disturbance while it is recorded."""
 
     num_actors: int
     disturb: Disturbance
@@ -140,7 +140,7 @@ def record(
         before = {group: len(times) for group, times in recorder.think_s.items()}
         scenario.disturb(actors, seconds)
         seen = {group: times[before[group] :] for group, times in recorder.think_s.items()}
-    # A stopped process finishes what it had begun, and may report once more.
+    # A stopped process completes the step it had begun, and may report once more.
     reporting = [times for times in seen.values() if len(times) > 2]
     return Recording(scenario.num_actors * _ACTOR.num_envs, _ACTOR.envs_per_group, reporting)
 

@@ -1,11 +1,11 @@
-"""The file of recorded arrivals, docs/results/arrivals.json: written by
-`record_arrivals.py`, played back by `simulate_batching.py`."""
+"""The file of recorded arrivals, docs/results/arrivals.json: `record_arrivals.py` writes it,
+`simulate_batching.py` plays it back."""
 
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Field of the file that holds them.
+# The field of the file that holds the recordings.
 RECORDINGS_KEY = "recordings"
 
 
@@ -13,14 +13,14 @@ class Recording(NamedTuple):
     """How a fleet reported."""
 
     num_connected_envs: int
-    """Those of actors that report no more included."""
+    """All connected environments, including those of actors that no longer report."""
     envs_per_group: int
     think_s: list[list[float]]
-    """Of each group that reports: seconds from an answer to the next step, in order."""
+    """For each group that reports: seconds from an answer to the next step, in order."""
 
 
 def to_json(recordings: dict[str, Recording]) -> dict[str, Any]:
-    """Returns what a file of recordings holds besides its header; times in milliseconds."""
+    """Returns the contents of a file of recordings, without its header; times in milliseconds."""
     return {
         name: {
             "num_connected_envs": recording.num_connected_envs,

@@ -2,10 +2,10 @@
 
     python -m seed_bench.studies.simulate_batching
 
-The batcher is the real one, with a clock that only events move; the device is a model, and
-so are the actors, or they report as recorded ones did (`record_arrivals.py`). The loop is
-closed, as it really is: a group steps again only once it has been answered, so a rule that
-makes groups wait also gets fewer of them. Deterministic: the same table on every machine.
+The batcher is the real one, with a clock that only events move. The device is a model. The
+actors are models too, or report as recorded actors did (`record_arrivals.py`). The loop is
+closed, as in a run: a group steps again only after its answer, so a rule that makes groups
+wait also gets fewer steps. Deterministic: the table is the same on every machine.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from seed_bench.studies.recordings import Recording, load_recordings
 RECORDINGS = Path(__file__).parents[2] / "docs" / "results" / "arrivals.json"
 
 SIMULATED_S = 5.0
-# What comes before counts for nothing: all groups report at once in the beginning.
+# Earlier events are not counted: in the beginning all groups report at once.
 WARM_UP_S = 1.0
 
 
@@ -39,7 +39,7 @@ class Device:
     fixed_s: float
     per_env_s: float
     copies_of_recorded: int
-    """Fleets like the recorded one that it serves: as many as keep it busy."""
+    """How many copies of the recorded fleet the device serves: enough to keep it busy."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,14 +50,14 @@ class Fleet:
     num_actors: int = 16
     envs_per_group: int = 32
     step_s: float = 300e-6
-    """Of one environment, on average; each step of a group is up to a fifth off."""
+    """Seconds of one environment's step, on average; each step of a group is up to a fifth off."""
     pause_every_s: float = np.inf
-    """Between the pauses of the whole fleet, of `pause_s`: then all groups step at once."""
+    """Seconds between pauses of the whole fleet, each of `pause_s`; then all step at once."""
     pause_s: float = 0.1
     num_slow: int = 0
     """Actors whose steps take four times as long."""
     num_dead: int = 0
-    """Actors that are connected and report no more."""
+    """Actors that are connected and no longer report."""
 
 
 # Pong with the shallow network on one CPU core; a ResNet on a GPU.
@@ -119,24 +119,24 @@ RULES = (
 
 @dataclasses.dataclass
 class Outcome:
-    """What a rule made of a fleet, after the warm-up."""
+    """The effect of a rule on a fleet, after the warm-up."""
 
     batch_sizes: list[int] = dataclasses.field(default_factory=list)
     latencies_s: list[float] = dataclasses.field(default_factory=list)
-    """Of each message, from its arrival to its answer."""
+    """Seconds from the arrival of each message to its answer."""
     busy_s: float = 0.0
 
 
 class Actors(Protocol):
-    """Who reports, and when."""
+    """The groups that report, and their times."""
 
     num_connected_envs: int
     envs_per_group: int
     groups: range
-    """Those that report; 0 is the first."""
+    """The groups that report; 0 is the first."""
 
     def reports_at(self, group: int, answered_s: float) -> float:
-        """Returns when a group reports next, if it has been answered at `answered_s`."""
+        """Returns when a group reports next, if it was answered at `answered_s`."""
         ...
 
 
@@ -165,9 +165,10 @@ class ModelActors:
 
 
 class RecordedActors:
-    """Each group takes as long as it did when it was recorded, over and over.
+    """Each group takes its recorded times, again and again.
 
-    Copies of a group begin elsewhere in its record, so that they do not move as one.
+    The copies of a group begin at different places of its record, so that they do not report
+    together.
     """
 
     def __init__(self, recording: Recording, *, copies: int) -> None:
@@ -212,14 +213,14 @@ class Simulation:
             if wait_s <= 0:
                 self._act(self._batcher.next_batch())
             else:
-                # At least a nanosecond: time must not stand still for want of digits.
+                # At least a nanosecond: otherwise rounding could stop the clock.
                 closes_s = self._now_s + max(wait_s, 1e-9)
                 arrives_s = self._arrivals[0][0] if self._arrivals else np.inf
                 self._now_s = min(closes_s, arrives_s)
         return self._outcome
 
     def _deliver(self) -> None:
-        """Submits what has arrived by now."""
+        """Submits the requests that have arrived by now."""
         while self._arrivals and self._arrivals[0][0] <= self._now_s:
             arrived_s, group = heapq.heappop(self._arrivals)
             self._batcher.submit(make_request(group, self._actors.envs_per_group, arrived_s))
@@ -241,7 +242,7 @@ class Simulation:
 
 
 def make_request(group: int, num_envs: int, submitted_at: float) -> Request:
-    """Returns a request of which only sizes and times matter."""
+    """Returns a request whose only meaningful values are its sizes and times."""
     nothing = np.zeros(0, bool)
     outputs = EnvOutputs(
         group=group,
@@ -280,12 +281,12 @@ def table(device: Device, make_actors: dict[str, Callable[[], Actors]]) -> Itera
 
 
 def modelled(device: Device) -> dict[str, Callable[[], Actors]]:
-    """Returns what makes the actors of every `Fleet` for this device, by name."""
+    """Returns functions that make the actors of every `Fleet` for this device, by name."""
     return {fleet.name: functools.partial(ModelActors, fleet) for fleet in FLEETS[device.name]}
 
 
 def recorded(device: Device, path: Path = RECORDINGS) -> dict[str, Callable[[], Actors]]:
-    """Returns what makes actors that report as recorded ones did, by scenario."""
+    """Returns functions that make actors from the recordings, by scenario."""
     return {
         name: functools.partial(RecordedActors, recording, copies=device.copies_of_recorded)
         for name, recording in load_recordings(path).items()
