@@ -1,8 +1,9 @@
-"""What every algorithm provides to the learner: networks, acting, an experience, a loss.
+"""The protocol of an algorithm: networks, acting, an experience, a loss.
 
 An agent has no threads, no transport and no device of its own. Inference and the trainer call
-it on their copies of the network. It names its config (`Config`), how it collects what it
-learns from (`make_experience`), and the part of its network that acts (`acting_part`).
+it on their copies of the network. It names its config (`Config`), makes the experience that
+its batches come from (`make_experience`), and names the part of its network that acts
+(`acting_part`).
 
 Inherit from `Agent`: methods that an algorithm may leave out have a body here.
 """
@@ -18,7 +19,7 @@ from learner.records import Batch, Rows, State, Unrolls
 
 
 class ActInput(NamedTuple):
-    """What one batched act reads, of B environments."""
+    """The inputs of one batched act of B environments."""
 
     rows: Rows
     """[1, B, ...]: the newest row of each."""
@@ -27,7 +28,7 @@ class ActInput(NamedTuple):
     slots: Tensor
     """int64 [B]: the environments' seats, for exploration that differs among them."""
     greedy: Tensor | None = None
-    """bool [B]: act without exploration here; None for nowhere."""
+    """bool [B]: which act without exploration; None: all explore."""
 
 
 class ActOutput(NamedTuple):
@@ -36,7 +37,7 @@ class ActOutput(NamedTuple):
     actions: Tensor
     """int64 [B]."""
     policy_outputs: dict[str, Tensor]
-    """[B, ...] by name: what the loss will want to know of the acting policy."""
+    """[B, ...] by name: outputs of the acting policy that the loss needs."""
     state: State
     """[B, ...]: the network's state after the row."""
     values: Tensor | None = None
@@ -44,19 +45,19 @@ class ActOutput(NamedTuple):
 
 
 class LossOutput(NamedTuple):
-    """A loss to differentiate and what to report of it.
+    """A loss to differentiate, and its metrics.
 
-    Both add up: the loss of a batch is the sum over any parts it is split into.
+    Both add up: those of a batch are the sums over any parts that it is split into.
     """
 
     loss: Tensor
     """Scalar."""
     metrics: dict[str, Tensor]
-    """Detached scalars by metric name: means over the whole batch, of its valid steps or
-    of its unrolls, whichever `num_valid` counts."""
+    """Detached scalars by metric name: means over the whole batch, over its valid steps or
+    its unrolls, as `num_valid` counts them."""
     priorities: Tensor | None = None
-    """float32 [b], detached: how much each unroll still has to teach, for replay to
-    sample by; None from an algorithm without replay."""
+    """float32 [b], detached: the priority by which replay samples each unroll; None from an
+    algorithm without replay."""
 
 
 class Agent(Protocol):
@@ -100,15 +101,15 @@ class Agent(Protocol):
 
     @abc.abstractmethod
     def make_experience(self, context: ExperienceContext) -> Experience:
-        """Returns what takes completed unrolls and gives training its batches."""
+        """Returns the experience, which takes completed unrolls and returns batches."""
         ...
 
     def update_statistics(self, network: nn.Module, unrolls: Unrolls) -> None:
-        """Lets the network's buffers (running means) take note of a batch, before its loss."""
+        """Updates the network's buffers (running means) from a batch, before its loss."""
 
     @abc.abstractmethod
     def num_valid(self, unrolls: Unrolls) -> Tensor:
-        """Returns what the means over a batch divide by, float32 scalar."""
+        """Returns the divisor of means over a batch, float32 scalar."""
         ...
 
     @abc.abstractmethod
@@ -121,12 +122,12 @@ class Agent(Protocol):
           network: the one to differentiate.
           batch: the unrolls, and their importance weights where replay sampled unevenly.
           num_valid: of the whole batch.
-          progress: how much of the run is done, in [0, 1], for what changes with it.
+          progress: how much of the run is done, in [0, 1], for schedules.
         """
         ...
 
     def after_update(self, network: nn.Module, learner_step: int) -> None:
-        """Lets what trails the trained weights (a target network) follow them.
+        """Updates what follows the trained weights, such as a target network.
 
         Args:
           network: the trained one, just updated.
@@ -135,10 +136,10 @@ class Agent(Protocol):
 
     @abc.abstractmethod
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:
-        """Returns what must vanish where `network` holds the weights that acted.
+        """Returns a difference that is 0 where `network` holds the weights that acted.
 
-        float32 [T + 1, B]: the difference between what the network now says of the chosen
-        actions and what was recorded. This is the golden check.
+        float32 [T + 1, B]: the network's present output for the chosen actions, minus the
+        recorded one. The golden check reads it.
 
         Args:
           network: the acting part of one that `build_network` made.

@@ -2,7 +2,7 @@
 
 Acting is epsilon-greedy, each environment with an epsilon of its own; the loss is
 n-step double Q-learning on replayed sequences. The maths is in `learner/algos/`, the
-replay is the learner's.
+replay in `learner/experience/replay/`.
 """
 
 import copy
@@ -32,7 +32,7 @@ from seed.specs import EnvSpec
 
 
 class R2D2Network(nn.Module):
-    """The Q network that acts and is trained, and the older copy its targets come from.
+    """The Q network that acts and is trained, and the older copy that computes its targets.
 
     Both are one module, so that checkpoints hold both. Only the online one is published to
     acting.
@@ -49,10 +49,10 @@ class R2D2Network(nn.Module):
 
 
 class R2D2Agent(Agent):
-    """See `learner.agents.base.Agent` for what each method is called with.
+    """See `learner.agents.base.Agent` for the methods.
 
-    Those that train take sequences of `config.num_rows` rows, of which the first
-    `config.burn_in` only bring the state up to date:
+    The methods that train take sequences of `config.num_rows` rows. The first
+    `config.burn_in` rows only bring the state up to date:
 
         row        0 .. burn_in - 1    burn_in .. burn_in + L - 1    burn_in + L
                    burn-in             trained                       bootstraps
@@ -64,7 +64,7 @@ class R2D2Agent(Agent):
         self.spec = spec
         self.network_config = network
         self.config = agent
-        # Replay puts sequences together from unrolls as long as their period.
+        # Replay builds sequences from unrolls of one period.
         self.unroll_length = agent.period
         self.batch_size = agent.batch_size
         self._template = DuellingQ(spec, network, agent.head_size)
@@ -94,7 +94,7 @@ class R2D2Agent(Agent):
         """Returns a prioritised replay of sequences.
 
         Raises:
-          ConfigError: it would not fit into memory.
+          ConfigError: the replay would not fit into memory.
         """
         return ReplayedSequences(self.config, context, initial_priorities=self.initial_priorities)
 
@@ -102,7 +102,7 @@ class R2D2Agent(Agent):
         _checked(network).online.update_statistics(unrolls.steps.rows)
 
     def num_valid(self, unrolls: Unrolls) -> Tensor:
-        """Returns the number of sequences: they weigh alike, whatever ends in them."""
+        """Returns the number of sequences: all weigh the same, with or without ends in them."""
         device = unrolls.steps.rows.is_first.device
         return torch.full((), unrolls.num_unrolls, dtype=torch.float32, device=device)
 
@@ -111,11 +111,11 @@ class R2D2Agent(Agent):
     ) -> LossOutput:
         """Half the squared TD errors summed over a sequence, mean_b w_b loss_b over the batch.
 
-        What is reported is each sequence's mean over its valid steps, averaged over the
-        batch: "policy/q_mean" of the actions taken, "policy/q_max" of the best ones, both
-        of the online network in rescaled units; all without importance weights.
+        A metric is each sequence's mean over its valid steps, averaged over the batch
+        without importance weights: "policy/q_mean" of the actions taken, "policy/q_max" of
+        the best ones, both of the online network in rescaled units.
         """
-        del progress  # nothing changes with it
+        del progress  # nothing is scheduled
         networks, unrolls = _checked(network), batch.unrolls
         online_q = self._trained_q(networks.online, unrolls)
         with torch.no_grad():
@@ -152,8 +152,9 @@ class R2D2Agent(Agent):
     def initial_priorities(self, unrolls: Unrolls) -> Tensor:
         """Returns the priorities of sequences that have not been trained on, float32 [B].
 
-        Those of the loss, with the Q values recorded at acting time as both networks':
-        no forward is needed, and no observations (`rows.observations` may be empty).
+        They are computed as in the loss, but with the Q values recorded at acting time for
+        both networks. This needs no forward pass and no observations (`rows.observations`
+        may be empty).
         """
         q_values = self._trained_part(unrolls).policy_outputs["q"]
         actions, steps = self._trained_steps(unrolls)
@@ -166,9 +167,9 @@ class R2D2Agent(Agent):
     def _as_seen(self, rows: Rows) -> Rows:
         """Returns rows with rewards as networks see them: scaled, then rescaled by h.
 
-        The paper feeds the raw reward. One of some thousands would drown everything
-        else the LSTM is told; clipping would hide it. h does neither, and gives rewards
-        the units of the values.
+        The paper feeds the raw reward. A reward of some thousands would drown the LSTM's
+        other inputs; clipping would hide its size. h does neither, and gives rewards the
+        units of the values.
         """
         scaled = self.config.reward_scale * rows.rewards
         return rows._replace(rewards=rescale(scaled, self.config.rescale_epsilon))

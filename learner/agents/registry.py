@@ -20,7 +20,7 @@ _BUILT_IN = {"vtrace": VTraceAgent, "r2d2": R2D2Agent}
 
 
 def make_agent(spec: EnvSpec, config: RunConfig) -> Agent:
-    """Returns the agent that the config is of, for an environment.
+    """Returns the agent that the config names, for an environment.
 
     Raises:
       ConfigError: there is no such agent, or the config is another agent's.
@@ -57,7 +57,7 @@ def agent_class_of(algorithm: str) -> type:
     assert isinstance(cls, type)
     methods = [name for name, _ in inspect.getmembers(Agent, inspect.isfunction)]
     missing = {m for m in methods if m[0] != "_" and not callable(getattr(cls, m, None))}
-    # Of a class that derives from `Agent`: what it inherits without a body.
+    # In a class that derives from `Agent`: methods that it inherits without a body.
     missing |= set(getattr(cls, "__abstractmethods__", ()))
     if missing:
         wanted = "a class with the methods of learner.agents.base.Agent"

@@ -1,6 +1,7 @@
-"""One row of every environment as acting stores it: made by the inference thread, and an example.
+"""One row of every environment as acting stores it, and an example of such a row.
 
-What holds rows asks the example for its names, shapes and dtypes.
+The inference thread calls `make_step`. Stores of rows read names, shapes and dtypes from the
+example.
 """
 
 import torch
@@ -15,7 +16,7 @@ def make_step(rows: Rows, output: ActOutput, state: State, version: int) -> Unro
 
     Args:
       rows: [1, N, ...], what the environments sent.
-      output: what was decided at the rows.
+      output: the result of `Agent.act` at the rows.
       state: [N, ...], the network's state before them.
       version: of the weights that acted.
     """

@@ -31,7 +31,7 @@ class VTraceNetwork(ActorCritic):
 
 
 class VTraceAgent(Agent):
-    """See `learner.agents.base.Agent` for what each method is called with."""
+    """See `learner.agents.base.Agent` for the methods."""
 
     Config = VTraceConfig
 
@@ -136,7 +136,7 @@ class VTraceAgent(Agent):
     ) -> tuple[Tensor, Tensor]:
         """Returns the entropy cost, without gradient, and the loss that adapts it.
 
-        `entropy_sum` is over `num_steps` valid steps, and so is that loss.
+        Both `entropy_sum` and the returned loss are sums over `num_steps` valid steps.
         """
         theta = getattr(network, "entropy_theta", None)
         if theta is None:

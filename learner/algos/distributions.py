@@ -17,8 +17,8 @@ def log_prob(logits: Tensor, actions: Tensor) -> Tensor:
 def entropy(logits: Tensor) -> Tensor:
     """Returns H = -sum_a pi(a) log pi(a) in nats, float [...], for logits [..., A].
 
-    Value and gradient stay finite for masked actions, be their logits the dtype's
-    minimum or -inf.
+    Value and gradient stay finite for masked actions, whether their logits are the
+    dtype's minimum or -inf.
     """
     log_probs = torch.log_softmax(logits, dim=-1)
     # A finite floor turns 0 * -inf, which is NaN, into 0.
@@ -30,13 +30,13 @@ def sample(logits: Tensor, generator: torch.Generator) -> Tensor:
     """Returns one action a row, int64 [...], drawn from softmax(logits [..., A]).
 
     Inverts the cumulative distribution: the action is the number of cumulative
-    probabilities at or below a uniform draw. In float64, so that rare actions keep
-    their probability, which float32 draws (multiples of 2^-24) would distort. An
+    probabilities at or below a uniform draw. The draw is float64, so that rare actions
+    keep their probability, which float32 draws (multiples of 2^-24) would distort. An
     action of probability 0 is never drawn.
 
     Args:
       logits: float [..., A].
-      generator: of the logits' device; advances by one draw a row.
+      generator: on the logits' device; advances by one draw a row.
     """
     cumulative = torch.softmax(logits, dim=-1, dtype=torch.float64).cumsum(-1)
     total = cumulative[..., -1:]  # 1 up to rounding; the draw stays below it

@@ -1,6 +1,6 @@
-"""Acting at random with a probability of one's own: the epsilon ladder.
+"""Epsilon-greedy actions, and the epsilon ladder that gives each environment its epsilon.
 
-Pure maths on tensors of any device, called by the inference thread. None of it makes
+Pure maths on tensors of any device, called by the inference thread. No function makes
 the host wait for the device.
 """
 
@@ -14,9 +14,9 @@ _NUM_BITS = 32
 def ladder(slots: Tensor, base: float, exponent: float) -> Tensor:
     """Returns each slot's epsilon_i = base^(1 + exponent u_i), float64 [...].
 
-    u_i is the slot's `van_der_corput`, where Horgan et al. 2018 (section 4.1) take
-    i / (N - 1): thus any number N of environments is spread evenly over the ladder,
-    and nobody's epsilon changes as others come or go. Slot 0 explores the most.
+    u_i is the slot's `van_der_corput`; Horgan et al. 2018 (section 4.1) take i / (N - 1)
+    instead. So any number N of environments is spread evenly over the ladder, and an
+    environment's epsilon does not change as others come or go. Slot 0 explores the most.
 
     Args:
       slots: int64 [...], in [0, 2^32).
@@ -29,8 +29,8 @@ def ladder(slots: Tensor, base: float, exponent: float) -> Tensor:
 def van_der_corput(indices: Tensor) -> Tensor:
     """Returns 0, 1/2, 1/4, 3/4, 1/8, ...: float64 [...], even on [0, 1) for any prefix.
 
-    The bits of an index in [0, 2^32), int64, mirrored at the binary point: the twin of
-    `learner.acting.unrolls.van_der_corput`. Mirrored as integers, so exact on any device.
+    The bits of an index in [0, 2^32), int64, are mirrored at the binary point, as in
+    `learner.acting.unrolls.van_der_corput`. They are integers, so this is exact on any device.
     """
     positions = torch.arange(_NUM_BITS, device=indices.device)
     bits = (indices.unsqueeze(-1) >> positions) & 1
@@ -42,12 +42,12 @@ def select_actions(q_values: Tensor, epsilons: Tensor, generator: torch.Generato
     """Returns one action a row, int64 [B]: with probability epsilon any, else the best.
 
     "Any" includes the best. Both draws are made for every row, so that one row's
-    epsilon changes nobody else's action.
+    epsilon changes no other row's action.
 
     Args:
       q_values: float [B, A].
       epsilons: float64 [B].
-      generator: of the values' device; advances by two draws a row.
+      generator: on the values' device; advances by two draws a row.
     """
     batch_size, num_actions = q_values.shape
     device = q_values.device

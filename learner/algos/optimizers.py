@@ -1,7 +1,7 @@
 """Config -> optimiser, and the learning rate over a run.
 
 Called by the trainer thread, which writes the learning rate into the optimiser's
-parameter groups before each step. Gradient clipping is left to it too.
+parameter groups before each step, and clips gradients.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """TD errors of rescaled double Q-learning over sequences, their loss and priorities.
 
 Pure maths, called by the trainer thread and, for first priorities, by inference.
-A step is valid where its mask m_t is 1 (see `n_step`). Running the networks, and
-averaging over a batch, is left to the agent.
+A step is valid where its mask m_t is 1 (see `n_step`). The agent runs the networks and
+averages over a batch.
 """
 
 import torch
@@ -11,8 +11,8 @@ from torch import Tensor
 from learner.algos.n_step import n_step_returns
 from learner.algos.value_rescaling import inverse_rescale, rescale
 
-# Lowest priority of a sequence that can be learned from: one that is predicted exactly
-# today must still be drawn some day (Schaul et al. 2016, section 3.3).
+# Lowest priority of a sequence with valid steps: one that is predicted exactly now must
+# still be drawn again some day (Schaul et al. 2016, section 3.3).
 MIN_PRIORITY = 1e-6
 
 
@@ -55,8 +55,8 @@ def td_errors(
 def double_q_values(online_q: Tensor, target_q: Tensor) -> Tensor:
     """Returns Q_target(argmax_a Q_online(a)), float [...] (van Hasselt et al. 2016).
 
-    The target network values what the online network would do: neither then profits
-    from its own mistakes. Both float [..., A].
+    The target network values the action that the online network would choose, so that
+    neither profits from its own errors. Both float [..., A].
     """
     return q_of_actions(target_q, online_q.argmax(-1))
 
@@ -86,8 +86,8 @@ def sequence_priorities(errors: Tensor, mask: Tensor, mix: float) -> Tensor:
     """Returns eta max_t |delta_t| + (1 - eta) mean_t |delta_t|, float [B], without gradient.
 
     Over valid steps (Kapturowski et al. 2019, section 2.3), and at least MIN_PRIORITY.
-    A sequence without any gets 0: since its mask does not change, it would teach nothing,
-    whenever it came. Replay gives it its own smallest priority.
+    A sequence without valid steps gets 0: its mask does not change, so it never teaches
+    anything. Replay raises the 0 to its own smallest priority.
 
     Args:
       errors: float [T, B], already masked.

@@ -1,7 +1,7 @@
-"""What the learner makes of raw rewards before training on them.
+"""Scaling and clipping of raw rewards before training.
 
 Pure maths, called by the trainer thread and, for networks that see their last reward,
-by inference. Episode statistics never pass through here.
+by inference. Episode statistics hold the raw rewards.
 """
 
 from torch import Tensor

@@ -1,7 +1,7 @@
 """The value rescaling h, which takes the place of reward clipping, and its inverse.
 
 Pure maths on tensors of any device, called by the inference and trainer threads.
-What is rescaled is left to the agent.
+The agent decides what is rescaled.
 """
 
 import torch
@@ -31,8 +31,8 @@ def inverse_rescale(y: Tensor, epsilon: float) -> Tensor:
 
         d = 2 |y| / (1 + 2 epsilon + sqrt((1 + 2 epsilon)^2 + 4 epsilon |y|))
 
-    The closed form of Pohlen et al. 2018, proposition A.2, is the same number, but as
-    differences: with epsilon = 1e-3 and in float32 it has two digits right at y = 0.01.
+    The closed form of Pohlen et al. 2018, proposition A.2, computes the same number from
+    differences: with epsilon = 1e-3, in float32, it has only two digits right at y = 0.01.
 
     Args:
       y: float [...].

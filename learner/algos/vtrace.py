@@ -1,7 +1,7 @@
 """V-trace: value targets and policy-gradient advantages from off-policy unrolls.
 
-Pure maths on tensors of any device, called by the trainer thread. Masks, discounts
-and clipped rewards come ready made from whoever turns rows into transitions.
+Pure maths on tensors of any device, called by the trainer thread.
+`learner.records.transitions` makes the masks and discounts; the agent clips the rewards.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class VTraceReturns(NamedTuple):
-    """What `vtrace` computes; nothing in it carries a gradient."""
+    """The results of `vtrace`, without gradient."""
 
     value_targets: Tensor
     """float [T, B]: v_t, the regression targets of the values of rows 0..T-1. Equal
@@ -47,8 +47,8 @@ def vtrace(
         adv_t = m_t min(pg_rho_max, rho_t) (R_t + gamma_{t+1} v_{t+1} - V_t)
 
     Departs from the paper in the mask m_t, which is 0 on the last row of an episode
-    (no transition leaves it). There v_t = V_t, which is just the bootstrap that a
-    truncated episode needs; a terminated one has gamma 0 in the transition before.
+    (no transition leaves it). There v_t = V_t, which is the bootstrap that a truncated
+    episode needs; a terminated episode has gamma 0 in the transition before.
 
     Args:
       behaviour_log_probs: float [T, B], log probability of action t under the policy

@@ -13,7 +13,7 @@ from seed.specs import EnvSpec
 
 
 class ActorCriticOutput(NamedTuple):
-    """What the network says at each row."""
+    """The network's outputs at each row."""
 
     logits: Tensor
     """float32 [T, B, A]: unnormalised log-probabilities of the policy."""
@@ -30,7 +30,7 @@ class ActorCritic(CoreNetwork):
         super().__init__(spec, config)
         self.policy_head = nn.Linear(self.core.output_size, num_actions)
         self.value_head = nn.Linear(self.core.output_size, 1)
-        # A policy that starts near uniform for any features.
+        # The policy starts near uniform for any features.
         initialize(self.policy_head, gain=0.01)
         initialize(self.value_head, gain=1.0)
 

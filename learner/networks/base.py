@@ -1,4 +1,4 @@
-"""What networks are built from, and what a network of another package derives from.
+"""The base classes of networks, built-in and of other packages.
 
 `--torso` names either a `Torso`, which reads one leaf of the observation, or a `Core`, which
 is all of a network but its heads. Called by the inference and trainer threads, each with
@@ -18,24 +18,24 @@ from seed.specs import EnvSpec
 class Torso(nn.Module):
     """Reads one leaf: [N, S, *shape] -> float32 [N, output_size], S being the frame stack.
 
-    One of another package is built as `cls(leaf: ArraySpec, config: NetworkConfig)` for each
-    leaf of the observation. It raises a `SpecError` if it cannot read the leaf.
+    A torso of another package is built as `cls(leaf: ArraySpec, config: NetworkConfig)` for
+    each leaf of the observation. It raises a `SpecError` if it cannot read the leaf.
     """
 
     output_size: int
     """Number of features; set by the constructor."""
 
     def update_statistics(self, frames: Tensor) -> None:
-        """Takes note of frames [N, *shape]; does nothing where no statistics are kept."""
+        """Updates running statistics from frames [N, *shape]; by default there are none."""
 
 
 class Core(nn.Module):
     """Observations and memory -> features: all of a network but its heads.
 
-    One of another package is built as `cls(spec: EnvSpec, config: NetworkConfig)`; which
-    fields of the config it obeys is its own decision. It serves acting, with T = 1 and the
-    state kept between calls, and training, with T + 1 rows at once. Both must give the same:
-    the golden check of a run compares them.
+    A core of another package is built as `cls(spec: EnvSpec, config: NetworkConfig)`. It
+    decides itself which fields of the config it obeys. Acting runs it on one row and keeps the
+    state between calls; training runs it on T + 1 rows at once. Both must compute the same
+    features: the golden check of a run compares them.
     """
 
     output_size: int
@@ -62,14 +62,14 @@ class Core(nn.Module):
 
     @torch.no_grad()
     def advance(self, rows: Rows, state: State) -> State:
-        """Returns the state after rows [T, B] alone, as `features` does but without gradient.
+        """Returns only the state after rows [T, B], as `features` does but without gradient.
 
         This is burn-in. Override it if the state takes less work than the features.
         """
         return self.features(rows, state)[1]
 
     def update_statistics(self, rows: Rows) -> None:
-        """Takes note of rows [T, B] before they are trained on, where statistics are kept."""
+        """Updates running statistics from rows [T, B], before they are trained on."""
 
 
 def num_actions_of(spec: EnvSpec) -> int:

@@ -1,4 +1,4 @@
-"""A network with heads: what agents build on a core, whichever core the config names.
+"""A network with heads: the config names its core, the agent adds the heads.
 
 Called by the inference and trainer threads, each with networks of its own.
 """
@@ -30,7 +30,7 @@ def make_core(spec: EnvSpec, config: NetworkConfig) -> Core:
 
 
 class CoreNetwork(nn.Module):
-    """A core. A subclass puts its heads behind `self.core` and defines `forward`."""
+    """A network on a core. A subclass puts heads behind `self.core` and defines `forward`."""
 
     def __init__(self, spec: EnvSpec, config: NetworkConfig) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class CoreNetwork(nn.Module):
 def _add_prefix_of_core(
     _: nn.Module, weights: MutableMapping[str, Tensor], prefix: str, *args: Any
 ) -> None:
-    """Renames weights of checkpoints in which networks derived from the core: "lstm.x"."""
+    """Renames weights of old checkpoints, whose networks were cores: "lstm.x"."""
     del args
     for part in ("torsos.", "lstm."):
         for name in [name for name in weights if name.startswith(prefix + part)]:

@@ -42,7 +42,7 @@ def _make_head(input_size: int, hidden_size: int, output_size: int) -> nn.Sequen
     output = nn.Linear(hidden_size or input_size, output_size)
     head = nn.Sequential(*hidden, output)
     initialize(head)
-    # Q values that start near zero: the first targets are the rewards, not the noise
-    # of untrained weights, which many copies of the target network would hand on.
+    # Q values start near zero. So the first targets are the rewards, not the noise of
+    # untrained weights, which many copies of the target network would hand on.
     initialize(output, gain=0.01)
     return head

@@ -31,8 +31,8 @@ def stack_frames(context: Tensor, frames: Tensor, is_first: Tensor) -> tuple[Ten
         return frames.unsqueeze(2), context
     history = torch.cat([context.transpose(0, 1), frames])  # [S - 1 + T, B, *shape]
     windows = history.unfold(0, num_context + 1, 1).movedim(-1, 2)  # [T, B, S, *shape]
-    # Most rows start no episode: on the CPU, where it costs nothing to ask, their
-    # windows need no copy.
+    # Most rows start no episode, and their windows need no copy. On a GPU the test would make
+    # the host wait.
     if is_first.is_cuda or is_first.any():
         keep = _same_episode(is_first, num_context + 1)
         windows = windows.masked_fill(~keep.reshape(*keep.shape, *[1] * (frames.ndim - 2)), 0)

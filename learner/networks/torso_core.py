@@ -1,7 +1,7 @@
 """The built-in core: torsos read the observation, an LSTM remembers.
 
-Called by the inference and trainer threads, each with networks of its own. What the
-features are good for is left to the heads behind it.
+Called by the inference and trainer threads, each with networks of its own. Leaves
+policy and values to the heads behind it.
 """
 
 import torch
@@ -54,7 +54,7 @@ class TorsoCore(Core):
         return state
 
     def update_statistics(self, rows: Rows) -> None:
-        """Takes note of rows [T, B] in the running means of the torsos that keep one.
+        """Updates the torsos' running means, where they have one, from rows [T, B].
 
         The first row of each unroll stands for all of it: the others look much the same.
         """
@@ -77,7 +77,7 @@ class TorsoCore(Core):
 
     @torch.no_grad()
     def advance(self, rows: Rows, state: State) -> State:
-        """Without an LSTM only the frames are carried on, and no torso need read them."""
+        """Without an LSTM the state is only frames, and no torso need read them."""
         if self.lstm is None:
             return self._stack(rows, state)[1]
         return self.features(rows, state)[1]
@@ -96,13 +96,13 @@ class TorsoCore(Core):
     def _look(self, stacks: list[Tensor]) -> list[Tensor]:
         """Returns the features of each torso for its leaf's frames, float32 [T * B, F].
 
-        In bfloat16 the torsos alone compute: they are nearly all of the work. Memory and
-        heads stay float32, and so does all that is recorded and all that losses see.
+        Only the torsos compute in bfloat16: they are nearly all of the work. Memory and
+        heads stay float32, and so do all records and all inputs of losses.
         """
         images = [stack.flatten(0, 1) for stack in stacks]
         if self.precision == "float32":
             return [torso(x) for torso, x in zip(self.torsos, images, strict=True)]
-        # Nothing is cached: no weight is used twice, and a CUDA graph could not keep it.
+        # No cache of cast weights: no weight is used twice, and a CUDA graph could not keep it.
         with torch.autocast(images[0].device.type, torch.bfloat16, cache_enabled=False):
             parts = [torso(x) for torso, x in zip(self.torsos, images, strict=True)]
         return [part.float() for part in parts]

@@ -1,7 +1,7 @@
-"""What reads one observation leaf: [N, S, *shape] -> features [N, F].
+"""Torsos, each of which reads one observation leaf: [N, S, *shape] -> features [N, F].
 
-S is the frame stack. A torso is chosen from the leaf's spec and the config; the
-networks in this package put recurrence and heads behind it.
+S is the frame stack. The leaf's spec and the config choose the torso; the networks in
+this package put recurrence and heads behind it.
 """
 
 import math
@@ -15,13 +15,13 @@ from learner.networks.base import Torso, class_of_torso
 from seed.errors import SpecError, expected
 from seed.specs import ArraySpec
 
-# Images at least this large take a strided Atari network under "auto".
+# "auto" chooses a strided Atari network for images at least this high and wide.
 LARGE_IMAGE_PIXELS = 36
 
-# Matrices smaller than small_conv's kernel are vectors, under "auto".
+# "auto" treats matrices as vectors if they are smaller than small_conv's kernel.
 SMALL_IMAGE_PIXELS = 3
 
-# Pixels as floats that a CPU makes and scales at a time, so that they are still in its cache.
+# Bytes of floats that a CPU converts and scales at a time, so that they stay in its cache.
 _BYTES_IN_CACHE = 2 << 20
 
 
@@ -56,10 +56,10 @@ def initialize(module: nn.Module, gain: float = math.sqrt(2)) -> None:
 
 
 def lay_out(network: nn.Module, *, channels_last: bool) -> nn.Module:
-    """Lays out convolution weights in memory; the images that they meet follow them.
+    """Lays out convolution weights in memory; torsos lay out their images likewise.
 
     Values and names stay as they are. Channels last takes a tenth off an update on a CPU;
-    on GPUs it is what tensor cores read.
+    on GPUs, tensor cores read that layout.
     """
     layout = torch.channels_last if channels_last else torch.contiguous_format
     for parameter in network.parameters():
@@ -69,11 +69,11 @@ def lay_out(network: nn.Module, *, channels_last: bool) -> nn.Module:
 
 
 def compile_torsos(network: nn.Module) -> None:
-    """Has the torsos below `network` compiled when they are first called, in place.
+    """Compiles the torsos below `network` in place, when they are first called.
 
-    Not the layers behind them: the LSTM runs as long as no episode ends, which is another
-    number of rows in every batch. A core of another package is compiled only where it has
-    torsos.
+    The layers behind them are not compiled: the LSTM runs from one start of an episode to the
+    next, which is another number of rows in every batch. In a core of another package only
+    the torsos are compiled.
     """
     for module in network.modules():
         if isinstance(module, Torso):
@@ -124,19 +124,18 @@ class ImageInput(nn.Module):
         self.center = RunningMean(self.frame_shape) if center else None
 
     def forward(self, frames: Tensor, *, channels_last: bool = False) -> Tensor:
-        """Reads frames [N, S, *shape]; the images' memory is laid out as asked for."""
+        """Reads frames [N, S, *shape]; `channels_last` is about the images' memory."""
         images = self._channels_first(frames)
         order = (0, 3, 4, 1, 2) if channels_last else (0, 1, 2, 3, 4)  # each its own inverse
         pixels = images.permute(order)
-        # Frames may come as overlapping windows of their stack; `out` keeps that from the
-        # result.
+        # Frames may be overlapping windows of one stack; with `out` the result is not.
         out = torch.empty(pixels.shape, device=pixels.device)
         offset = None
         if self.center is not None:
             offset = (self.center.mean * -self.scale).expand_as(images[:1])
             offset = offset.permute(order).contiguous()
         if pixels.is_cuda or torch.compiler.is_compiling():
-            # A GPU does it all in one pass, and so does what a compiler makes of it.
+            # A GPU does all of it in one pass, and so does compiled code.
             self._scale(pixels, offset, out)
         else:
             self._scale_in_parts(pixels, offset, out, frame_axis=order.index(1))
@@ -145,8 +144,8 @@ class ImageInput(nn.Module):
     def _scale_in_parts(
         self, pixels: Tensor, offset: Tensor | None, out: Tensor, *, frame_axis: int
     ) -> None:
-        """Does as `_scale`, faster on a CPU: in one pass, bytes that are to change places
-        would be read one by one."""
+        """Does the same as `_scale`, faster on a CPU: one pass would read bytes one by one
+        where their order changes."""
         rows = max(1, _BYTES_IN_CACHE // (4 * pixels.shape[1:].numel()))
         for part, source in zip(out.split(rows), pixels.split(rows), strict=True):
             frames = zip(part.unbind(frame_axis), source.unbind(frame_axis), strict=True)
@@ -161,7 +160,7 @@ class ImageInput(nn.Module):
             torch.add(offset, pixels, alpha=self.scale, out=out)
 
     def update_statistics(self, frames: Tensor) -> None:
-        """Takes note of unstacked frames [N, *shape]."""
+        """Updates the running mean from unstacked frames [N, *shape]."""
         if self.center is not None:
             self.center.update(self._channels_first(frames.unsqueeze(1)).squeeze(1))
 
@@ -173,10 +172,10 @@ class ImageInput(nn.Module):
 
 
 class RunningMean(nn.Module):
-    """The mean of every frame that `update` was told of, element by element.
+    """The mean of all frames given to `update`, element by element.
 
-    A buffer: it is published and saved with the weights, so that acting and training
-    see the same. It weighs all frames alike, so it moves less and less.
+    It is a buffer: it is published and saved with the weights, so that acting and training
+    use the same mean. All frames weigh the same, so it moves less and less.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -188,7 +187,7 @@ class RunningMean(nn.Module):
 
     @torch.no_grad()
     def update(self, frames: Tensor) -> None:
-        """Takes note of frames [N, *shape]."""
+        """Adds frames [N, *shape] to the mean."""
         self.count += len(frames)
         batch_mean = frames.to(torch.float32).mean(0)
         self.mean += (batch_mean - self.mean) * (len(frames) / self.count)
