@@ -1,7 +1,7 @@
 """Two streams of a GPU: one that acts, with priority, and the default one, which trains.
 
-The stream of acting does not wait for the default one unless it is told to, nor the other
-way round: PyTorch's streams are made that way.
+PyTorch makes its streams so that the stream of acting and the default one do not wait for
+each other unless they are told to.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ class CudaStreams:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        # Lower numbers go first: a forward pass of acting is short and somebody waits for
-        # it, an update is long and nobody does.
+        # Lower numbers go first: a forward pass of acting is short and actors wait for it.
+        # An update is long and no actor waits for it.
         self._acting = torch.cuda.Stream(device, priority=-1)
         self._training = torch.cuda.default_stream(device)
 
     @contextlib.contextmanager
     def acting(self) -> Iterator[None]:
-        # What was built for it so far was built on the default stream.
+        # The networks and buffers of acting were built on the default stream.
         self._acting.wait_stream(self._training)
         with torch.cuda.stream(self._acting):
             yield
@@ -46,8 +46,8 @@ class CudaStreams:
         return CudaFence(self._device)
 
     def give_to_training(self, tensors: Iterable[Tensor]) -> None:
-        # From here rather than from the trainer's thread, so that no event need travel
-        # with the tensors: whatever the trainer asks for once it has them comes after.
+        # Called here rather than on the trainer's thread, so that no event need travel with
+        # the tensors: the trainer queues its work on them after this wait.
         self._training.wait_stream(torch.cuda.current_stream(self._device))
         for tensor in tensors:
             tensor.record_stream(self._training)

@@ -1,8 +1,8 @@
 """Work that is recorded once and repeated, always on the same memory.
 
-A GPU then starts all of it at once, where the host would otherwise ask for one kernel
-after the other, which takes longer than a small network's kernels run. Used by the
-inference thread.
+A GPU then starts all kernels at once. Otherwise the host starts one kernel after the
+other, which takes longer than a small network's kernels run. Used by the inference
+thread.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,16 @@ class Recorder(Protocol):
     """Records functions of no arguments, one after the other on one thread."""
 
     def record(self, function: Callable[[], Record]) -> Callable[[], Record]:
-        """Returns what does again what `function` does now.
+        """Returns a function that repeats the work of `function`.
 
-        What `function` reads must stay where it is; each repetition reads what is there by
-        then. All of them give the same tensors: what they held before is overwritten.
+        The tensors that `function` reads must keep their memory; each repetition reads their
+        present values. All repetitions return the same tensors and overwrite their values.
         """
         ...
 
 
 class HostRecorder:
-    """For a CPU: calls the function anew, and keeps its results where they were."""
+    """For a CPU: calls the function again and copies its results into the first tensors."""
 
     def record(self, function: Callable[[], Record]) -> Callable[[], Record]:
         held = function()
@@ -40,7 +40,7 @@ class HostRecorder:
 
 
 def make_recorder(generator: torch.Generator) -> Recorder:
-    """Returns one for the device of `generator`, from which the functions draw."""
+    """Returns a recorder for the device of `generator`, from which the functions draw."""
     if generator.device.type != "cuda":
         return HostRecorder()
     from learner.device.cuda_recorder import CudaRecorder

@@ -15,7 +15,7 @@ def uses_trainer_process(device: torch.device, wanted: str) -> bool:
     """Tells whether training gets a process of its own; `wanted` as configured.
 
     Raises:
-      ConfigError: one is wanted on a GPU, of which two processes would take turns.
+      ConfigError: one is wanted on a GPU, which two processes would use in turns.
     """
     is_cpu = device.type == "cpu"
     if wanted == "process" and not is_cpu:
@@ -23,19 +23,19 @@ def uses_trainer_process(device: torch.device, wanted: str) -> bool:
     return is_cpu and wanted != "thread"
 
 
-# Beyond, the parts of a batch get too small to keep a thread busy.
+# With more threads the parts of a batch are too small to keep a thread busy.
 MAX_TRAIN_THREADS = 4
 
 
 def num_train_threads(device: torch.device, wanted: int) -> int:
-    """Returns how many threads share an update; `wanted` 0 is for the default."""
+    """Returns how many threads share an update; `wanted` 0 means the default."""
     if device.type != "cpu":
         return 1
     return wanted or max(1, min(num_cores() // 2, MAX_TRAIN_THREADS))
 
 
 def device_of(place: Place, wanted: str) -> str:
-    """Returns which device a learner takes: of several on a machine each takes its own GPU."""
+    """Returns the device of a learner: several learners on a machine take one GPU each."""
     if place.size > 1 and wanted in ("auto", "cuda") and torch.cuda.is_available():
         return f"cuda:{place.local_rank}"
     return wanted
@@ -80,11 +80,11 @@ def check_can_compile(device: torch.device) -> None:
     """Tries torch.compile on a small sum.
 
     Raises:
-      ConfigError: this machine lacks what it takes.
+      ConfigError: torch.compile does not work on this machine.
     """
     try:
         torch.compile(_plus_one, fullgraph=True)(torch.zeros(2, device=device))
-    except Exception as error:  # of many kinds, by what is missing
+    except Exception as error:  # its class depends on what is missing
         wanted = f"a compiler that torch.compile can use on {device}"
         raise ConfigError(
             expected("compile", wanted, f"{type(error).__name__}: {error}")

@@ -1,9 +1,9 @@
 """The order of work on a device that two threads share, acting on one and training on the other.
 
-A GPU works through streams: what is queued in one runs in order, what is queued in two
-runs side by side. Acting has a stream of its own there (`cuda_streams.py`), training the
-default one, and what one gives to the other is ordered here. A CPU does everything at
-once, in the order in which it is asked: nothing need be done.
+A GPU works through streams: the work of one stream runs in order, the work of two streams
+runs side by side. Acting has a stream of its own (`cuda_streams.py`) and training the default
+one; this interface orders what one hands to the other. A CPU has done the work when a call
+returns, so nothing need be ordered there.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ class Fence(Protocol):
     """A point in the work of one stream that others can wait for."""
 
     def mark(self) -> None:
-        """Puts the fence behind all that the calling thread's stream has been given."""
+        """Puts the fence after all work queued so far on the calling thread's stream."""
         ...
 
     def wait(self) -> None:
-        """Keeps what the calling thread's stream is given from now on behind the fence.
+        """Makes work that is queued from now on on the calling thread's stream wait for the fence.
 
-        The thread itself goes on. Where nothing was marked there is nothing to wait for.
+        The thread itself does not wait. A fence that was never marked holds nothing up.
         """
         ...
 
@@ -33,25 +33,25 @@ class Streams(Protocol):
     """The streams of one device."""
 
     def acting(self) -> contextlib.AbstractContextManager[None]:
-        """Within, what the calling thread does goes to the stream of inference."""
+        """Within the context, the calling thread's work goes to the stream of acting."""
         ...
 
     def fence(self) -> Fence:
-        """Returns one that is not marked yet."""
+        """Returns a fence that is not marked yet."""
         ...
 
     def give_to_training(self, tensors: Iterable[Tensor]) -> None:
-        """Lets the stream of training use what the calling thread's stream makes.
+        """Lets the stream of training use tensors that the calling thread's stream makes.
 
         Args:
           tensors: made on the calling thread's stream. They may be dropped at any time
-            after: their memory is not used again before training is through with it.
+            after: their memory is not used again before training's queued work has read it.
         """
         ...
 
 
 class NoFence:
-    """For work that is done by the time that it has been asked for."""
+    """For a device that has done the work when a call returns."""
 
     def mark(self) -> None:
         pass
@@ -61,7 +61,7 @@ class NoFence:
 
 
 class NoStreams:
-    """Those of a CPU, or of a single thread on a GPU, which has all in one stream."""
+    """The streams of a CPU, or of a single thread on a GPU, which uses one stream for all."""
 
     def acting(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""What lies between acting and training: where unrolls go, and batches come from.
+"""The experience between acting and training: it takes unrolls and returns batches.
 
 `put` is called by the inference thread, `next_batch` and `trained` by the trainer thread,
 `restore`, `start` and `close` by the thread that starts and stops the run.
@@ -16,40 +16,40 @@ from learner.records import Batch, Completed, Unrolls
 
 
 class Sample(NamedTuple):
-    """One batch, and what the experience and the golden check want to know beside it."""
+    """One batch, and what the golden check and the experience need with it."""
 
     batch: Batch
-    """What one learner step trains on."""
+    """The batch of one learner step."""
     newest: Unrolls | None = None
-    """Unrolls [T' + 1, b] that have just been acted, if any: those whose outputs the
-    present weights may still be able to reproduce."""
+    """Unrolls [T' + 1, b] that acting has just completed, if any, for the golden check: the
+    present weights may still reproduce their outputs."""
     source: Any = None
-    """By this the experience recognises the batch in `trained`."""
+    """The experience's own note, by which `trained` recognises the batch."""
 
 
 class ExperienceContext(NamedTuple):
-    """What an agent's `make_experience` is told."""
+    """The argument of an agent's `make_experience`."""
 
     example: Unrolls
     """A row [1, 1, ...] as acting stores it, for names, shapes and dtypes."""
     num_slots: int
     """Environments to expect: those of one actor. There may be more."""
     device: torch.device
-    """Where batches are wanted."""
+    """The device of the batches."""
     rng_seed: int
-    """Of sampling."""
+    """Seed of sampling."""
     on_failure: Callable[[BaseException], None]
-    """Takes what a thread of the experience raised."""
+    """Called with an error that a thread of the experience raised."""
 
 
 class Experience(Protocol):
-    """Takes the unrolls that acting completes, gives the batches that training needs.
+    """Takes the unrolls that acting completes, and returns the batches of training.
 
     Inherit from it: methods that an experience may leave out have a body here.
     """
 
     def restore(self, checkpoint: Path) -> None:
-        """Goes on with what a checkpoint holds of it; called before `start`."""
+        """Restores its part of a checkpoint; called before `start`."""
 
     def start(self) -> None:
         """Begins to prepare batches."""
@@ -65,14 +65,14 @@ class Experience(Protocol):
         ...
 
     def trained(self, sample: Sample, priorities: Tensor | None) -> None:
-        """Takes note of an update: `priorities` float32 [B] are those of the loss."""
+        """Called after an update; `priorities` float32 [B] are those of the loss."""
 
     def report(self) -> dict[str, float]:
-        """Returns metrics of the moment."""
+        """Returns its present metrics."""
         return {}
 
     def checkpoint(self) -> dict[str, Tensor] | None:
-        """Returns what a checkpoint is to hold of it, if anything; for the trainer thread."""
+        """Returns its part of a checkpoint, or None; called by the trainer thread."""
         return None
 
     @abc.abstractmethod

@@ -1,6 +1,6 @@
 """Unrolls trained on as they come (V-trace): a bounded queue and a short memory.
 
-See `learner.experience.base.Experience` for who calls what.
+See `learner.experience.base` for the threads that call each method.
 """
 
 from learner.experience.base import Experience, Sample
@@ -10,9 +10,9 @@ from learner.records import Batch, Completed
 
 
 class FreshUnrolls(Experience):
-    """In the order of arrival, each in `sample_reuse` consecutive batches (V-trace).
+    """Returns unrolls in the order of arrival, each in `sample_reuse` consecutive batches.
 
-    Nothing of it goes into checkpoints: unrolls of older weights are not worth keeping.
+    Checkpoints do not hold them: unrolls of older weights are not worth keeping.
     """
 
     def __init__(self, batch_size: int, *, queue_batches: int, sample_reuse: int) -> None:

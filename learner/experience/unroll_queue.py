@@ -1,7 +1,7 @@
 """Bounded FIFO of fresh unrolls between inference and the trainer (V-trace).
 
-`put` is called by the inference thread, `get` by the trainer thread, `close` by
-whoever stops the run. A full queue blocks `put`, which pauses inference: policy lag
+`put` is called by the inference thread, `get` by the trainer thread, `close` by the
+thread that stops the run. A full queue blocks `put`, which pauses inference: policy lag
 is bounded by back-pressure and no step is thrown away.
 """
 
@@ -13,7 +13,7 @@ from learner.records import Unrolls, concatenate_unrolls, select_unrolls
 
 
 class UnrollQueue:
-    """Takes unrolls in groups of any size, gives them in batches of exactly B."""
+    """Takes unrolls in groups of any size, returns them in batches of exactly B."""
 
     def __init__(self, capacity: int) -> None:
         """`capacity` counts unrolls. One `put` may overshoot it, so that a group
@@ -28,7 +28,7 @@ class UnrollQueue:
         return self._num_unrolls
 
     def put(self, unrolls: Unrolls) -> None:
-        """Appends; blocks while the queue is full. Raises Stopped."""
+        """Appends unrolls; blocks while the queue is full. Raises Stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._num_unrolls < self._capacity)
             if self._closed:
@@ -49,7 +49,7 @@ class UnrollQueue:
         return concatenate_unrolls(parts)
 
     def close(self) -> None:
-        """Wakes everyone who waits; what is queued is dropped."""
+        """Wakes all threads that wait; queued unrolls are dropped."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

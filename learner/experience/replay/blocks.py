@@ -1,7 +1,7 @@
-"""Where the blocks of one leaf are held: as they are, or compressed.
+"""The blocks of one leaf in memory: as they are, or compressed.
 
-Used by `learner/experience/replay/sequence_store.py` alone, which says which thread calls what. One
-thread writes while another gathers; a block written meanwhile comes out as either.
+Used only by `learner/experience/replay/sequence_store.py`, which names the threads. One thread
+writes while another gathers; a block that is written meanwhile may come out old, new or mixed.
 """
 
 import math
@@ -16,10 +16,10 @@ from torch import Tensor
 # A fast level: 9 takes four times as long or more, for 1 kB less of a block of 564
 # (docs/replay.md has the table).
 _LEVEL = 1
-# What a compressed block takes beside its bytes: Python's object and its place in the list.
+# Memory of a compressed block beside its bytes: Python's object and its place in the list.
 _OBJECT_BYTES = 41
 
-# What a checkpoint calls them.
+# Names of these parts in a checkpoint.
 _PLAIN, _PACKED, _LENGTHS, _SHAPE = "arrays", "packed", "lengths", "shapes"
 PARTS = (_PLAIN, _PACKED, _LENGTHS, _SHAPE)
 
@@ -30,7 +30,7 @@ class Where(NamedTuple):
     blocks: np.ndarray
     """int64 [k, B]: the positions of each sequence's blocks, its head first."""
     num_rows: int
-    """Rows of a sequence: all of its first k - 1 blocks, and as many of the last."""
+    """Rows of a sequence: all rows of its first k - 1 blocks, the rest from the last."""
 
     def rows(self, period: int) -> Tensor:
         """Returns each row's place among the rows of all blocks, int64 [num_rows * B]."""
@@ -43,7 +43,7 @@ class Blocks(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """What those written so far take."""
+        """Bytes that the blocks written so far take."""
         ...
 
     def write(self, start: int, blocks: Tensor) -> None:
@@ -63,7 +63,7 @@ class Blocks(Protocol):
         ...
 
     def load_state_dict(self, state: dict[str, Tensor], order: np.ndarray) -> None:
-        """Takes to position i what `state`, of either kind of blocks, has at `order[i]`."""
+        """Loads into position i the block that `state`, of either kind, has at `order[i]`."""
         ...
 
 
@@ -119,8 +119,8 @@ class PlainBlocks:
 class CompressedBlocks:
     """Blocks of bytes, each compressed as a whole.
 
-    A screen is mostly what the screens before it in its block are, so a block of them
-    shrinks several times as much as they do one by one.
+    A screen is mostly equal to the screens before it in its block, so a block of screens
+    shrinks several times as much as its screens one by one.
     """
 
     def __init__(self, num_blocks: int, shape: tuple[int, ...]) -> None:
@@ -133,9 +133,9 @@ class CompressedBlocks:
     def write(self, start: int, blocks: Tensor) -> None:
         for position, block in enumerate(blocks, start):
             packed = self._compressor.compress(block.contiguous().numpy().data)
-            # A copy: compressed in place of the largest that it might have become, the bytes
-            # would leave a hole behind them that the next such place does not fit into. So
-            # 16 kB of a block took 474.
+            # Copied: zstandard allocates room for the largest possible result and then cuts
+            # it, which leaves a hole too small for the next block's room. Without the copy
+            # a block of 16 kB took 474 kB.
             self._put(position, bytes(memoryview(packed)))
 
     def gather_rows(self, where: Where, *, pin_memory: bool) -> Tensor:
@@ -149,7 +149,7 @@ class CompressedBlocks:
         ):
             count = min(period, where.num_rows - first_row)
             for number, position in enumerate(positions.tolist()):
-                # Into warm memory first: in `rows` no two rows of a sequence are neighbours.
+                # Read into warm memory first: in `rows` no two rows of a sequence adjoin.
                 self._read(position, block[:count])
                 rows[first_row : first_row + count, number] = block[:count]
         return gathered
@@ -184,7 +184,7 @@ class CompressedBlocks:
         self.held_bytes += len(packed) - len(before) + (0 if before else _OBJECT_BYTES)
 
     def _read(self, position: int, block: np.ndarray) -> None:
-        """Decompresses as much of a block as `block` has room for."""
+        """Decompresses the first rows of a block, as many as `block` has room for."""
         with self._decompressor.stream_reader(self._held[position]) as reader:
             reader.readinto(block.data.cast("B"))
 
@@ -195,14 +195,14 @@ def is_compressible(dtype: torch.dtype) -> bool:
 
 
 def saved_shape(state: dict[str, Tensor]) -> tuple[tuple[int, ...], torch.dtype]:
-    """Returns shape and dtype of a block in what either kind's `state_dict` returned."""
+    """Returns shape and dtype of a block in the `state_dict` of either kind."""
     if _PLAIN in state:
         return tuple(state[_PLAIN].shape[1:]), state[_PLAIN].dtype
     return tuple(state[_SHAPE].tolist()), torch.uint8
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype, *, pin_memory: bool = False) -> Tensor:
-    """Returns fresh memory that is about to be filled at once.
+    """Returns uninitialised memory, which the caller fills at once.
 
     NumPy asks the system for large pages. Torch does not, and its small ones, faulted in
     one by one, make a batch of 55 MB take 31 ms to gather instead of 11.

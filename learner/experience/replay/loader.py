@@ -1,4 +1,4 @@
-"""Batches loaded ahead of the trainer, which then never waits for rows to be copied.
+"""Batches loaded ahead of the trainer, so that it does not wait for rows to be copied.
 
 One background thread samples, between `start` and `close`; the trainer thread calls `get`.
 """
@@ -31,7 +31,7 @@ class BatchLoader:
         on_failure: Callable[[BaseException], None],
         depth: int = 2,
     ) -> None:
-        """`on_failure` is called on the thread that samples, with what it raised."""
+        """`on_failure` is called on the thread that samples, with the error that it raised."""
         self._replay = replay
         self._device = device
         self._on_failure = on_failure
@@ -40,11 +40,11 @@ class BatchLoader:
         self._closed = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # Copies to a GPU pass the updates that are queued there.
+        # On a stream of its own a copy to a GPU does not wait for updates queued there.
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def start(self) -> None:
-        """Begins to load; the replay must be restored by then, if it is to be."""
+        """Begins to load; a replay that is restored must be restored before."""
         if self._depth:
             self._thread = start_thread("loader", self._run, self._on_failure)
 
@@ -52,8 +52,8 @@ class BatchLoader:
         """Returns the batch that was sampled first; blocks for it. Raises Stopped."""
         batch = self._take() if self._depth else self._load()
         if self._stream is not None:
-            # Their memory must not be given to the next batch before the trainer's stream
-            # is through with this one.
+            # The tensors' memory must not go to the next batch before the trainer's stream
+            # has used this one.
             reader = torch.cuda.current_stream(self._device)
             for tensor in (batch.importance_weights, *tensors_of(batch.unrolls)):
                 tensor.record_stream(reader)

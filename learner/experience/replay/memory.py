@@ -1,7 +1,7 @@
 """How much memory this process may still take. Called once, before a replay is filled.
 
-psutil knows what the machine has left. It knows no control groups, by which a container is
-limited: those are read here.
+psutil knows what the machine has left, but not the limits of control groups, which a container
+has. This module reads those.
 """
 
 from collections.abc import Iterator

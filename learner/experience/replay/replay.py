@@ -1,7 +1,7 @@
-"""Prioritised replay of sequences: where inference puts blocks and batches come from.
+"""Prioritised replay of sequences: takes blocks from inference, returns sampled batches.
 
 Joins the store of rows, the tree of priorities, and the ratio of samples to inserts.
-`insert` is called by the inference thread, `sample` by the one that loads batches,
+`insert` is called by the inference thread, `sample` by the thread that loads batches,
 `update_priorities` and `state_dict` by the trainer, `report` and `close` by any.
 """
 
@@ -33,25 +33,25 @@ _LOG = logging.getLogger(__name__)
 # single step of the other.
 TOLERANCE_BATCHES = 2
 
-# A sequence held is never quite without hope of being sampled: priority 0 is for blocks
-# that head no whole sequence.
+# Every sequence held can be sampled: priority 0 is only for blocks that head no whole
+# sequence.
 SMALLEST_PRIORITY = MIN_PRIORITY
 
-# Of the memory available, what a replay may take: batches and networks need some too.
+# Share of the available memory that a replay may take: batches and networks need some too.
 MEMORY_SHARE = 0.9
 
 
 class ReplayBatch(NamedTuple):
-    """Sequences sampled together, and what it takes to update their priorities."""
+    """Sequences sampled together, and the keys for updating their priorities."""
 
     unrolls: Unrolls
     """[num_rows, B, ...]."""
     importance_weights: Tensor
-    """float32 [B], at most 1: how much less each counts for having been likely to come."""
+    """float32 [B], at most 1: the likelier a sequence was to be drawn, the smaller."""
     heads: np.ndarray
     """int64 [B]: where each sequence begins in the store."""
     generations: np.ndarray
-    """int64 [B]: tells it from those that were and will be there."""
+    """int64 [B]: tells the sequence from earlier and later ones at the same place."""
 
 
 class Replay:
@@ -64,12 +64,12 @@ class Replay:
         insert   [claim the oldest blocks, their priorities become 0]  write rows
                  [set priorities of the sequences that are whole now]
         sample   [draw heads, note their generations]  copy rows
-                 [have any of these heads been claimed? then draw anew]
+                 [if any of these heads has been claimed: draw again]
 
-    [ ] is under the lock. If a copy saw a single row of a later write, its head was
-    claimed before, as the oldest blocks of a sequence are claimed first: so the batch is
-    dropped. That happens to few batches, and soon ends, since `SampleRatio` lets only so
-    much be inserted before the batch is done.
+    [ ] is under the lock. If a copy saw a single row of a later write, the sequence's head
+    had been claimed before, as the oldest blocks of a sequence are claimed first; so the
+    batch is dropped. That happens to few batches, and soon ends, since `SampleRatio` bounds
+    what is inserted before the batch is done.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Replay:
         initial_priorities: Callable[[Unrolls], Tensor],
         rng_seed: int,
     ) -> None:
-        """Takes no memory to speak of before the first insert.
+        """Allocates almost no memory before the first insert.
 
         Args:
-          config: see there.
+          config: capacity, ratio, exponents and compression.
           num_rows: rows of a sequence.
           period: rows between the starts of an environment's sequences, and transitions
             of the unrolls inserted.
@@ -94,7 +94,7 @@ class Replay:
           num_slots: environments to allow for, see `SequenceStore`.
           initial_priorities: returns float32 [B] of sequences not trained on yet, given
             without observations and initial state. Called by the inference thread.
-          rng_seed: of the sampling.
+          rng_seed: seed of the sampling.
         """
         self._config = config
         self._batch_size = batch_size
@@ -121,7 +121,7 @@ class Replay:
         self._storing = threading.Lock()
 
     def __len__(self) -> int:
-        """Whole sequences held."""
+        """Number of whole sequences held."""
         return self._num_sequences
 
     def insert(self, completed: Completed) -> None:
@@ -134,10 +134,11 @@ class Replay:
     def sample(self, *, pin_memory: bool = False) -> ReplayBatch:
         """Returns copies of sequences drawn by priority, with replacement.
 
-        Waits while samples are ahead of inserts, or too few were made. Raises Stopped.
+        Waits while samples are ahead of inserts, or while fewer than `replay_min_size` inserts
+        were made. Raises Stopped.
 
         Args:
-          pin_memory: whether the unrolls are to be in page-locked memory.
+          pin_memory: whether to put the unrolls into page-locked memory.
         """
         self._ratio.sample(self._batch_size)
         while True:
@@ -150,7 +151,7 @@ class Replay:
     def update_priorities(
         self, heads: np.ndarray, generations: np.ndarray, priorities: Tensor
     ) -> None:
-        """Sets the priorities of a batch; leaves alone what was overwritten meanwhile.
+        """Sets the priorities of a batch; skips sequences that were overwritten meanwhile.
 
         Args:
           heads: int64 [B], of a `ReplayBatch`.
@@ -166,10 +167,10 @@ class Replay:
             self._tree.set(heads[is_held], weighed[is_held])
 
     def report(self) -> dict[str, float]:
-        """Returns metrics of the moment; what is over nothing is absent.
+        """Returns the present metrics; a mean over nothing is absent.
 
-        The mean priority is of the priorities as sampling weighs them: to the power of
-        `priority_exponent`.
+        The mean priority is over priorities to the power of `priority_exponent`, as sampling
+        weighs them.
         """
         with self._lock:
             count, total = self._num_sequences, self._tree.total
@@ -183,7 +184,7 @@ class Replay:
         return report
 
     def close(self) -> None:
-        """Wakes everyone who waits."""
+        """Wakes all threads that wait."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()
@@ -191,27 +192,27 @@ class Replay:
 
     @property
     def held_bytes(self) -> int:
-        """What the blocks held now take."""
+        """Bytes that the blocks held now take."""
         return self._store.held_bytes
 
     def memory_bytes(self, example: Unrolls) -> int:
-        """Returns what the replay takes when full of unrolls like `example`, [any, any, ...];
-        compressed, it may be far less."""
+        """Returns the bytes of the replay when it is full of unrolls like `example`,
+        [any, any, ...]; compressed, it may take far less."""
         return self._store.num_blocks * self._store.bytes_per_block(example)
 
     def check_memory(self, example: Unrolls, available_bytes: int) -> None:
-        """Logs what the replay will take when full, before any of it is taken.
+        """Logs the memory of the full replay, before any of it is allocated.
 
-        How far screens will compress nobody knows yet: what they take is then watched, from
-        `replay_min_size` sequences on, and `insert` raises if all of them will not fit.
+        How far screens will compress is not known yet. With compression, `insert` therefore
+        estimates the full size from `replay_min_size` blocks on, and raises if it will not fit.
 
         Args:
           example: unrolls [any, any, ...] like those to come.
           available_bytes: as `available_memory_bytes` says.
 
         Raises:
-          ConfigError: that is more than `MEMORY_SHARE` of what is available, or there is
-            nothing to compress.
+          ConfigError: the replay takes more than `MEMORY_SHARE` of what is available, or there
+            is nothing to compress.
         """
         capacity, needed = f"{self._config.replay_capacity:,}", self.memory_bytes(example)
         self._room_bytes = MEMORY_SHARE * available_bytes
@@ -227,7 +228,10 @@ class Replay:
         _LOG.info(at_most, capacity, needed / GIB, compression)
 
     def state_dict(self) -> dict[str, Tensor | int]:
-        """Returns copies of all that is held, as much memory again. Inserts wait meanwhile."""
+        """Returns copies of everything held, which take as much memory again.
+
+        Inserts wait meanwhile.
+        """
         with self._storing:
             positions = np.arange(self._store.num_filled)
             parts = {"store": self._store.state_dict(), "ratio": self._ratio.state_dict()}
@@ -243,11 +247,11 @@ class Replay:
 
         Call it before anything is inserted or sampled.
 
-        Those of a replay of another capacity, or for more environments or fewer, are taken
-        over too: the newest sequences that there is room for.
+        A state of another capacity, or of another number of environments, is taken over too:
+        the newest sequences that there is room for.
 
         Raises:
-          ValueError: its sequences are of another length or period; nothing has changed.
+          ValueError: the state has sequences of another length or period; nothing has changed.
         """
 
         def part(name: str) -> dict[str, Any]:
@@ -264,7 +268,7 @@ class Replay:
             self._lock.notify_all()
 
     def _store_blocks(self, unrolls: Unrolls, slots: np.ndarray, follows: np.ndarray) -> int:
-        """Returns how many sequences became whole."""
+        """Stores blocks; returns how many sequences became whole."""
         with self._lock:
             positions = self._store.claim(slots)
             self._num_sequences -= int(np.count_nonzero(self._tree.get(positions)))
@@ -281,7 +285,7 @@ class Replay:
         return len(heads)
 
     def _watch_memory(self) -> None:
-        """Raises ConfigError if, as screens have compressed so far, all will not fit."""
+        """Raises ConfigError if the full replay will not fit, at the compression so far."""
         num_filled = self._store.num_filled
         if self._config.replay_compression != "none" and num_filled >= self._config.replay_min_size:
             self._check_fits(self._store.held_bytes * self._store.num_blocks / num_filled)
@@ -295,11 +299,11 @@ class Replay:
     def _draw(self) -> tuple[np.ndarray, np.ndarray, Tensor]:
         """Returns heads, generations and importance weights of a batch, each [B].
 
-        w_i = (1 / (N p_i))^beta / max_j w_j, of which N cancels: (min_j p_j / p_i)^beta.
+        w_i = (1 / (N p_i))^beta / max_j w_j, where N cancels: (min_j p_j / p_i)^beta.
         """
         with self._lock:
-            # The ratio counts what was inserted; all of that may be overwritten by blocks
-            # of actors that never stayed for a whole sequence.
+            # The ratio counts inserts, but blocks of actors that left before their sequences
+            # were whole may have overwritten all of them.
             self._lock.wait_for(lambda: self._closed or self._num_sequences)
             if self._closed:
                 raise Stopped
@@ -310,8 +314,8 @@ class Replay:
         return heads, generations, torch.from_numpy(weights).to(torch.float32)
 
     def _weigh(self, priorities: Tensor) -> np.ndarray:
-        """Returns what sampling is in proportion to, float64 [B], always above 0."""
+        """Returns the weights of sampling, float64 [B], always above 0."""
         values = priorities.detach().cpu().numpy().astype(np.float64)
-        # Before the power: anything to the power of 0 is 1.
+        # Checked before the power, since any number to the power of 0 is 1.
         check_priorities(values)
         return np.maximum(values, SMALLEST_PRIORITY) ** self._config.priority_exponent

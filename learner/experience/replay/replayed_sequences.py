@@ -1,6 +1,6 @@
 """Sequences trained on again and again, the surprising ones more often (R2D2).
 
-See `learner.experience.base.Experience` for who calls what.
+See `learner.experience.base` for the threads that call each method.
 """
 
 import logging
@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ReplayedSequences(Experience):
-    """Blocks of rows go into the replay, sampled batches come out of a loader."""
+    """Puts blocks of rows into the replay, and returns batches that a loader samples."""
 
     def __init__(
         self,
@@ -33,16 +33,15 @@ class ReplayedSequences(Experience):
         initial_priorities: Callable[[Unrolls], Tensor],
         available_bytes: int | None = None,
     ) -> None:
-        """Says what memory the replay will take.
+        """Logs how much memory the replay will take.
 
         Args:
           config: lengths of sequences, sizes of batches and of the replay.
-          context: an example row, the device of batches, the seed of sampling. Environments
-            beyond its `num_slots` take the room of their unfinished sequences out of the
-            capacity.
+          context: an example row, the device of batches, the seed of sampling. The unfinished
+            sequences of environments beyond its `num_slots` reduce the capacity.
           initial_priorities: returns float32 [B] of sequences not trained on yet; see
             `Replay`.
-          available_bytes: of memory; None: what the machine has left.
+          available_bytes: memory that the replay may use; None: what the machine has left.
 
         Raises:
           ConfigError: the replay would not fit into memory.
@@ -65,10 +64,10 @@ class ReplayedSequences(Experience):
         self._was_left_out = False
 
     def restore(self, checkpoint: Path) -> None:
-        """Goes on with the replay saved there, as far as it can be used.
+        """Loads the checkpoint's replay, if it can be used.
 
-        A run is worth more than its replay, which fills again: what is missing, damaged or
-        of sequences of another length is done without, and that is said.
+        A run is worth more than its replay, which fills again. If the replay is missing, damaged
+        or has sequences of another length, the run starts with an empty one and logs why.
         """
         try:
             saved = load_replay(checkpoint)
@@ -105,11 +104,11 @@ class ReplayedSequences(Experience):
         return self._replay.report()
 
     def checkpoint(self) -> dict[str, Tensor] | None:
-        """Returns copies of all that the replay holds, if checkpoints are to have it."""
+        """Returns copies of all that the replay holds, if checkpoints hold the replay."""
         if not self._config.checkpoint_replay or not self._fits_checkpoint():
             return None
         state = self._replay.state_dict()
-        # As doubles: a ratio rounded to a float would not be the one that was set.
+        # In float64: a ratio rounded to float32 would differ from the configured one.
         return {
             name: x
             if isinstance(x, Tensor)

@@ -19,14 +19,14 @@ class SampleRatio:
         insert(n)   adds n, then blocks while   owed > max(tolerance, samples_per_insert * n)
         sample(n)   blocks while   owed < 0, or inserted < min_size,   then adds n
 
-    Either side may overshoot by what one call brings, however much that is: a group of
-    sequences goes in whole, a batch comes out whole. So both never wait at once: when
-    `sample` does, nothing is owed, and `insert` goes on. Over a run the ratio is exact
-    but for the samples of one batch, and of one group beyond the tolerance.
+    Either side may overshoot by one call of any size: a group of sequences goes in whole, a
+    batch comes out whole. So both sides never wait at once: while `sample` waits, nothing is
+    owed, and `insert` goes on. Over a run the ratio is exact but for the samples of one
+    batch, and of one group beyond the tolerance.
 
-    A group larger than the tolerance is waited for until it alone is owed. To wait for
-    less of it would stop acting for most of a group's training, and then training for
-    the next group's acting.
+    After a group larger than the tolerance, `insert` waits until no more than that group is
+    owed. If it waited for less to be owed, acting would stop for most of the group's training,
+    and then training for the next group's acting.
     """
 
     def __init__(self, samples_per_insert: float, *, min_size: int, tolerance: float) -> None:
@@ -57,13 +57,13 @@ class SampleRatio:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Wakes everyone who waits."""
+        """Wakes all threads that wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def samples_per_insert(self) -> Weighted | None:
-        """Returns the ratio kept so far, which weighs as many inserts as it is taken over.
+        """Returns the ratio so far, weighted by the number of inserts that it counts.
 
         The first `min_size` inserts do not count. None if there are no others yet.
         """
@@ -72,16 +72,16 @@ class SampleRatio:
             return Weighted(self._sampled / counted, counted) if counted > 0 else None
 
     def state_dict(self) -> dict[str, int | float]:
-        """Returns what a checkpoint keeps."""
+        """Returns the counts and the settings, for a checkpoint."""
         with self._changed:
             return {"inserted": self._inserted, "sampled": self._sampled, **self._settings()}
 
     def load_state_dict(self, state: dict[str, int | float], *, num_held: int) -> None:
         """Goes on from what `state_dict` returned.
 
-        If another ratio was kept, counting begins anew, with the `num_held` sequences that
-        are there as the first to come. By the old counts one side would now have to wait
-        for all that the other would have done since the run began.
+        If the ratio or `min_size` is another, counting starts again, with the `num_held`
+        sequences as the first inserts. With the old counts one side would now wait until the
+        other had made up for the whole run.
         """
         with self._changed:
             if {

@@ -1,8 +1,8 @@
 """Blocks of rows in a ring, and the sequences that overlap in them.
 
 The inference thread stores (`claim`, `write`, `link`) while another thread gathers
-sequences. Nothing here is locked, and nothing knows of priorities: both are `replay.py`'s,
-which says how the two threads stay out of each other's way.
+sequences. Locks and priorities are in `replay.py`, which explains how the two threads share
+the store.
 """
 
 import math
@@ -35,10 +35,10 @@ class SequenceStore:
         headed by 0      0 1 2 3   4 5 6
         headed by 4                4 5 6 7   8 9 ...        (whole once row 11 is there)
 
-    Blocks are numbered as they come. Number k lies at position k % num_blocks, in place
-    of number k - num_blocks, the oldest: k // num_blocks is its *generation*. A
-    sequence's other blocks are younger than its head, so while its head is there, all of
-    it is. Sequences are named by their head's position and generation.
+    Blocks are numbered in the order of arrival. Number k lies at position k % num_blocks,
+    where it replaces number k - num_blocks, the oldest; k // num_blocks is its *generation*.
+    A sequence's other blocks are younger than its head, so the whole sequence is held while
+    its head is. A sequence is named by its head's position and generation.
 
     Actions and versions are kept as they come, in 64 bits: a third of a percent of what an
     Atari row takes.
@@ -47,15 +47,15 @@ class SequenceStore:
     def __init__(
         self, *, capacity: int, num_rows: int, period: int, num_slots: int, compress: bool = False
     ) -> None:
-        """Rows are allocated when the first come, which tells their shapes.
+        """Allocates rows at the first `write`, which tells their shapes.
 
         Args:
           capacity: sequences to hold.
-          num_rows: of a sequence.
+          num_rows: rows of a sequence.
           period: rows of a block.
-          num_slots: environments to allow for. The newest blocks of each head sequences
-            that are not whole yet, so that many blocks are held on top. Any further
-            environments take their room out of the capacity.
+          num_slots: environments to allow for. The newest blocks of each environment head
+            sequences that are not whole yet, and are held on top of the capacity. Those of
+            further environments reduce the capacity.
           compress: whether blocks of bytes, which screens are, are held compressed.
         """
         self.blocks_per_sequence = math.ceil(num_rows / period)
@@ -65,15 +65,14 @@ class SequenceStore:
         self._compress = compress
         self._leaves: dict[str, Blocks] = {}
         self._num_claimed = 0
-        # Position of the block that goes on where one ends. Of a block that nothing
-        # follows yet, any position.
+        # Position of the block that follows each block; any position if none follows yet.
         self._next = np.zeros(self.num_blocks, np.int64)
         # Numbers of each slot's newest blocks, the very newest last; -1 before its chain.
         self._recent = np.full((0, self.blocks_per_sequence), -1)
 
     def bytes_per_block(self, example: Unrolls) -> int:
-        """Returns what one more sequence takes at most, given unrolls [any, any, ...] like
-        those to come.
+        """Returns the most bytes that one more sequence takes, given unrolls [any, any, ...]
+        like those to come.
 
         Not counted: some 50 bytes of links and priorities.
         """
@@ -84,7 +83,7 @@ class SequenceStore:
 
     @property
     def held_bytes(self) -> int:
-        """What the blocks written so far take."""
+        """Bytes that the blocks written so far take."""
         return sum(blocks.held_bytes for blocks in self._leaves.values())
 
     def claim(self, slots: np.ndarray) -> np.ndarray:
@@ -180,10 +179,10 @@ class SequenceStore:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> np.ndarray:
-        """Goes on from what `state_dict` returned, of a store with as long sequences and blocks.
+        """Loads the `state_dict` of a store with sequences and blocks of the same length.
 
-        That one may have held more blocks or fewer, compressed or not. What there is no room
-        for is left out, the oldest first; the rest then lies at other positions.
+        That store may have held more blocks or fewer, compressed or not. If there is no room
+        for all blocks, the oldest are left out. The others may then lie at other positions.
 
         Returns:
           int64 [n]: for each position that is filled now, where `state` has it.
@@ -206,20 +205,20 @@ class SequenceStore:
         return order
 
     def _load_links(self, state: dict[str, Any]) -> np.ndarray:
-        """Loads what tells blocks' places; returns where `state` has each."""
+        """Loads the blocks' numbers and links; returns where `state` has each block."""
         num_claimed, num_blocks = state["num_claimed"], state["num_blocks"]
         recent, following = state["recent"].numpy().copy(), state["next"].numpy()
         if num_blocks == self.num_blocks:
             order = np.arange(len(following))
         else:
-            # Numbers begin anew at the oldest block that is kept, which goes to position 0.
+            # The oldest block that is kept becomes number 0, at position 0.
             num_kept = min(len(following), self.num_blocks)
             shift = num_claimed - num_kept
             order = (shift + np.arange(num_kept)) % num_blocks
             new_position = np.zeros(num_blocks, np.int64)
             new_position[order] = np.arange(num_kept)
             following = new_position[following]
-            # Chains end here, as they do whenever actors come back.
+            # Chains end here, as they do when actors reconnect.
             num_claimed, recent = num_kept, recent[:0]
         self._num_claimed, self._recent = num_claimed, recent
         self._next[: len(order)] = following[order]
@@ -232,7 +231,7 @@ class SequenceStore:
 
     @property
     def _oldest(self) -> int:
-        """Smallest number of a block that is held; those before the first are not."""
+        """Smallest number of a block that is held; -1 is below it."""
         return max(self._num_claimed - self.num_blocks, 0)
 
     def _admit(self, slots: np.ndarray) -> None:
@@ -246,14 +245,14 @@ class SequenceStore:
             self._check_room(int(np.count_nonzero(self._recent[:, -1] >= 0) + num_new))
 
     def _check_room(self, num_slots: int) -> None:
-        # For a sequence to become whole, everyone's turn comes once before anyone's next.
+        # Between the head and the last block of a sequence, all environments add blocks in turn.
         needed = max((self.blocks_per_sequence - 1) * num_slots + 1, num_slots)
         if needed > self.num_blocks:
             wanted = f"room for {num_slots} environments, {needed} blocks of {self._period} rows"
             raise ConfigError(expected("replay_capacity", wanted, f"{self.num_blocks} blocks"))
 
     def _block_shape(self, name: str, unrolled: Tensor) -> tuple[int, ...]:
-        """Returns the shape of one block of a leaf that is [rows, n, ...], or [n, ...] a state."""
+        """Returns the shape of a block of a leaf [rows, n, ...], or [n, ...] if it is a state."""
         if _is_state(name):
             return tuple(unrolled.shape[1:])
         return (self._period, *unrolled.shape[2:])
@@ -283,7 +282,7 @@ def _is_state(name: str) -> bool:
 
 
 def _by_leaf(state: dict[str, Any]) -> dict[str, dict[str, Tensor]]:
-    """Returns what of a saved store is a leaf's, by name and part."""
+    """Returns the leaves of a saved store, by name and part."""
     leaves: dict[str, dict[str, Tensor]] = {}
     for key, x in state.items():
         part, _, name = key.partition("/")

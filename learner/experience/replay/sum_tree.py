@@ -1,7 +1,7 @@
 """Sampling in proportion to priorities: a binary tree of their sums.
 
 Plain NumPy, not thread-safe: `learner/experience/replay/replay.py` holds its lock around every
-call. Each works on all its elements at once, level by level: O(log N) array operations.
+call. Each call works on all its elements at once, level by level: O(log N) array operations.
 """
 
 import numpy as np
@@ -9,12 +9,12 @@ import torch
 
 from seed.errors import expected
 
-# Sums of 2^26 such priorities are finite still.
+# Sums of 2^26 such priorities are still finite.
 LARGEST_PRIORITY = 1e300
 
 
 def check_priorities(priorities: np.ndarray) -> None:
-    """Raises ValueError that names the first of float64 [n] that is no priority."""
+    """Raises ValueError that names the first invalid priority of float64 [n]."""
     valid = (priorities >= 0) & (priorities <= LARGEST_PRIORITY)  # NaN is neither.
     if not valid.all():
         wanted = f"a number from 0 to {LARGEST_PRIORITY}"
@@ -49,7 +49,7 @@ class SumTree:
         return self._nodes[self._leaves(indices)]
 
     def set(self, indices: np.ndarray, priorities: np.ndarray) -> None:
-        """Sets priorities, float64 [n], of leaves, int64 [n]; of equal ones the last wins.
+        """Sets priorities, float64 [n], of leaves, int64 [n]; of equal leaves the last wins.
 
         A parent is recomputed as the sum of its children, not changed by a difference:
         nothing drifts, and a subtree of zeros sums to exactly 0.
@@ -67,9 +67,9 @@ class SumTree:
     def find(self, masses: np.ndarray) -> np.ndarray:
         """Returns the leaves, int64 [n], in which the running sum passes `masses`.
 
-        A subtree whose sum is 0 is never entered. Since a sum of numbers that are not
-        negative is 0 only if all are, every step down leads to a positive node, and a
-        leaf of priority 0 is not found whatever the masses, and however sums rounded.
+        A subtree whose sum is 0 is never entered. A sum of numbers that are not negative is
+        0 only if all of them are 0, so every step down leads to a positive node. A leaf of
+        priority 0 is therefore never found, for any masses and any rounding of sums.
 
         Args:
           masses: float64 [n], in [0, total) but for rounding.
