@@ -1,4 +1,4 @@
-"""The side of the learner that trains, as the rest of the learner sees it.
+"""The interface of training for the rest of the learner.
 
 `local.py` trains on threads of this process, `process/` in a process of its own.
 """
@@ -18,21 +18,21 @@ from seed.specs import EnvSpec
 
 
 class LearnerHooks(NamedTuple):
-    """What training asks and tells of the learner around it."""
+    """The functions by which training calls the learner around it."""
 
     acting_state: Callable[[], dict[str, Any]]
-    """Returns what else a checkpoint keeps; called by the trainer thread."""
+    """Returns acting's part of a checkpoint; called by the trainer thread."""
     on_finished: Callable[[], None]
     """Called when the env step budget is spent."""
     on_failure: Callable[[BaseException], None]
-    """Called with what a thread raised, on that thread."""
+    """Called with the error that a thread raised, on that thread."""
 
 
 class TrainingSetup(NamedTuple):
-    """What training is made of, before the environment is known."""
+    """The parts of training that are there before the environment is known."""
 
     config: RunConfig
-    """Of the run; with several ranks, this one's share of it."""
+    """The run's config; with several ranks, this rank's share of it."""
     progress: Progress
     """Read for schedules and the budget; learner steps are counted there."""
     ranks: Ranks
@@ -45,12 +45,12 @@ class TrainingSetup(NamedTuple):
 class Training(Protocol):
     """Trains, from `build` and `start` to `stop` and `close`.
 
-    `build` and `start` come once, from the thread that admits the first actor. `put` is the
-    inference thread's, the rest the main thread's.
+    The thread that admits the first actor calls `build` and `start`, once. The inference thread
+    calls `put`, the main thread the rest.
     """
 
     weights: PublishedWeights
-    """What it publishes to acting; set by `build`."""
+    """The weights that it publishes to acting; set by `build`."""
 
     def build(self, spec: EnvSpec, agent: Agent, checkpoint: Checkpoint | None) -> None:
         """Builds everything for an environment, and goes on from a checkpoint if there is one.
@@ -74,7 +74,7 @@ class Training(Protocol):
         ...
 
     def stop(self) -> None:
-        """Ends the threads; a thread that waits in `put` is told by Stopped."""
+        """Ends the threads; a thread that waits in `put` raises Stopped."""
         ...
 
     def save(self) -> None:
@@ -82,5 +82,5 @@ class Training(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what is left after `stop`, or where nothing was built."""
+        """Ends what is left after `stop`; it may be called when nothing was built."""
         ...

@@ -10,11 +10,11 @@ from learner.training.process.handle import TrainerProcess
 
 
 def make_training(setup: TrainingSetup, metrics: Metrics, device: torch.device) -> Training:
-    """Returns training that has not been built; a process of its own is started at once.
+    """Returns training that is not built yet; a process of its own is started at once.
 
     Args:
       setup: config, progress, ranks, directory and hooks.
-      metrics: takes what is measured in this process.
+      metrics: receives what this process measures.
       device: to train on.
 
     Raises:

@@ -1,7 +1,7 @@
 """Keeps an update that is not finite away from the weights.
 
-Asked by the trainer between the gradients and the optimiser's step. One NaN in there
-would reach every weight, and from them every action.
+The trainer calls it between the gradients and the optimiser's step. One NaN in a gradient
+would reach every weight, and then every action.
 """
 
 import json
@@ -18,15 +18,15 @@ from seed.errors import NonFiniteLossError, expected
 
 _LOG = logging.getLogger(__name__)
 
-# Batches that a run writes out to be looked at; of a run that goes wrong for good the
-# first ones tell most.
+# Batches that a run writes to disk for inspection. If all later updates fail, the first
+# batches tell most.
 MAX_DUMPS = 5
 
 
 class FiniteGuard:
-    """Refuses updates whose loss or gradient is not finite, and ends a run of them.
+    """Refuses updates whose loss or gradient is not finite; raises after many in a row.
 
-    `directory` gets the first few refused batches; it is made when there is one.
+    The first few refused batches are written to `directory`, which is made for them.
     """
 
     def __init__(self, directory: Path, metrics: Metrics, *, max_in_a_row: int) -> None:
@@ -39,12 +39,12 @@ class FiniteGuard:
         """Tells whether the update may be made.
 
         Args:
-          values: What was measured of the update, by name: losses and gradient norm.
-          batch: What it was computed from.
-          learner_step: Updates made before it.
+          values: losses and gradient norm of the update, by name.
+          batch: the batch of the update.
+          learner_step: updates made before it.
 
         Raises:
-          NonFiniteLossError: one too many in a row.
+          NonFiniteLossError: `max_in_a_row` updates in a row were not finite.
         """
         bad = {name: value for name, value in values.items() if not math.isfinite(value)}
         if not bad:
@@ -61,7 +61,7 @@ class FiniteGuard:
         return False
 
     def _dump(self, batch: Batch, values: dict[str, float], learner_step: int) -> str:
-        """Writes out the batch, unless there are enough; says where it is."""
+        """Writes the batch to disk, unless enough are there; returns a clause that says where."""
         path = self._directory / f"update-{learner_step}.safetensors"
         if len(list(self._directory.glob("update-*.safetensors"))) >= MAX_DUMPS:
             return f"{MAX_DUMPS} earlier batches are in {self._directory}"
@@ -78,7 +78,7 @@ class FiniteGuard:
 
 
 def named_tensors(batch: Batch) -> dict[str, Tensor]:
-    """Returns copies of all that the loss saw, by path: "steps/rows/rewards"."""
+    """Returns copies of all inputs of the loss, by path: "steps/rows/rewards"."""
     tensors = flatten(batch.unrolls)
     if batch.importance_weights is not None:
         tensors["importance_weights"] = batch.importance_weights

@@ -15,8 +15,8 @@ from learner.networks import torsos
 from learner.records import Batch, Steps, select_unrolls
 from learner.training.ranks import Ranks
 
-# Rows that a CPU takes through forward and backward pass at once: what more would save is
-# not worth their memory. Atari, us a transition by unrolls of 21 rows, shallow network: 278
+# Rows that a CPU takes through forward and backward pass at once: more would save too little
+# for their memory. Atari, us a transition by unrolls of 21 rows, shallow network: 278
 # (4), 252 (8), 231 (16), 222 (32), 219 (48); Nature's: 645 (4), 614 (8), 601 (16), 598 (32).
 MAX_ROWS_ON_CPU = 700
 
@@ -59,14 +59,14 @@ class Gradients:
           progress: how much of the run is done, in [0, 1].
 
         Returns:
-          The loss's metrics, those of the whole batch; and the priorities of the given
-          unrolls, float32 [B], if the agent has any.
+          The loss's metrics over the whole batch; and the priorities of the given unrolls,
+          float32 [B], if the agent has any.
         """
         num_valid = self._agent.num_valid(batch.unrolls)
         self._ranks.sum([num_valid])
         shares = _split(batch, len(self._networks))
         networks = self._networks[: len(shares)]
-        # The caller's thread takes the first share, and by itself the only one.
+        # The calling thread takes the first share, or the only one.
         others = [
             self._pool.submit(self._backward, network, share, num_valid, progress)
             for network, share in zip(networks[1:], shares[1:], strict=True)

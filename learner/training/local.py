@@ -1,8 +1,8 @@
 """Training on threads of this process: from unrolls to versions of the weights.
 
-Joins experience -> trainer -> weights, runs their threads, saves and restores what they hold.
-On a GPU it lives in the learner process; on a CPU in one of its own (`training/process/`), where
-it need not share an interpreter with acting.
+Joins experience -> trainer -> weights, runs their threads, saves and restores their state.
+On a GPU it runs in the learner process; on a CPU in a process of its own (`training/process/`),
+so that it does not share an interpreter with acting.
 """
 
 import logging
@@ -34,16 +34,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class LocalTraining:
-    """Trainer and whatever threads the experience has. See `Training`."""
+    """Runs the trainer's thread and those of the experience. See `Training`."""
 
     weights: PublishedWeights
 
     def __init__(self, setup: TrainingSetup, metrics: Metrics, device: torch.device) -> None:
-        """Takes what there is before the environment is known.
+        """Builds nothing yet: the environment is not known.
 
         Args:
           setup: config, progress, ranks, directory and hooks.
-          metrics: takes what the trainer measures.
+          metrics: receives what the trainer measures.
           device: to train on.
         """
         self._config, self._progress, self._ranks, self._run_dir, self._hooks = setup
@@ -74,12 +74,12 @@ class LocalTraining:
         self._experience.put(completed)
 
     def report(self) -> dict[str, float]:
-        """Returns metrics of the moment; those of the window are in the metrics given."""
+        """Returns the experience's present metrics; the trainer's are in `metrics`."""
         return {} if self._trainer is None else self._experience.report()
 
     def stop(self) -> None:
         self._experience.close()
-        # For ranks that never came nobody need wait.
+        # Before all ranks have joined, the thread may wait for them for days.
         if self._ranks.joined:
             self._thread.join()
 

@@ -1,6 +1,6 @@
 """The trainer thread's loop: batch, golden check, update, publish, save.
 
-What one update is, `trainer.py` says.
+`trainer.py` holds the update itself.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def run_training(
 
 
 def _env_steps_of_all(ranks: Ranks, progress: Progress) -> int:
-    """Returns a total on which all ranks agree, and takes note of what the others did."""
+    """Returns the env steps of all ranks, on which they agree; stores the others' share."""
     if ranks.size == 1:
         return progress.env_steps
     own = progress.own_env_steps

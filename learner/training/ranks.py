@@ -1,8 +1,8 @@
 """Learners that train one network together, each on its share of every batch.
 
-torchrun starts one process a rank and tells each its place in the environment. What
-ranks agree on goes through here; a single learner agrees with itself at no cost. Used
-by the trainer thread, but for the place itself.
+torchrun starts one process a rank and tells each its place by environment variables. All
+that ranks agree on goes through here; for a single learner that costs nothing. The trainer
+thread joins the ranks and adds up; other threads read the place.
 """
 
 import dataclasses
@@ -25,10 +25,10 @@ _TIMEOUT = datetime.timedelta(days=7)
 
 
 class Ranks:
-    """All of them, seen from one."""
+    """All ranks, seen from one of them."""
 
     def __init__(self, place: Place | None = None) -> None:
-        """None: a single learner."""
+        """`place` None means a single learner."""
         place = place or Place()
         self.place = place
         self.rank, self.size = place.rank, place.size
@@ -38,7 +38,7 @@ class Ranks:
 
     @property
     def joined(self) -> bool:
-        """Whether the others are there, so that `sum` and its like can be called."""
+        """Whether all ranks have joined, so that `sum` and the like can be called."""
         return self._joined
 
     def join(self, network: nn.Module, learner_step: int) -> None:
@@ -46,7 +46,7 @@ class Ranks:
 
         Args:
           network: on the device that trains.
-          learner_step: updates it has had.
+          learner_step: updates that the network has had.
 
         Raises:
           CheckpointError: not all ranks resumed the same checkpoint.
@@ -73,7 +73,7 @@ class Ranks:
             dist.broadcast(tensor.data, src=0)
 
     def leave(self) -> None:
-        """Lets go of the others; for the end of training."""
+        """Leaves the group of ranks, at the end of training."""
         if self.size > 1 and self._joined:
             dist.destroy_process_group()
 
@@ -111,17 +111,17 @@ class Ranks:
 
 
 def _own_store(rank: int, size: int) -> PrefixStore:
-    """Returns where the ranks leave their addresses for each other.
+    """Returns the store in which the ranks leave their addresses for each other.
 
-    torchrun keeps one store for all restarts, and a rank that is early would find the
-    address that another had before.
+    torchrun keeps one store for all restarts. Without a prefix for each restart, an early rank
+    would find the address that another rank had before it.
     """
     store, _, _ = next(rendezvous("env://", rank, size, timeout=_TIMEOUT))
     return PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
 
 
 def share_of(config: RunConfig, ranks: Ranks) -> RunConfig:
-    """Returns what one rank does of a run; see `AgentConfig.share`.
+    """Returns one rank's share of a run; see `AgentConfig.share`.
 
     Raises:
       ConfigError: a batch that the ranks cannot share evenly.

@@ -1,6 +1,6 @@
 """Batch -> loss -> update -> new version of the weights. Runs on the trainer thread.
 
-`Trainer.train_step` is the whole of learning; `run_training` feeds it.
+`Trainer.train_step` makes one update; `run_training` calls it.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class Trainer:
         compile_torsos: bool = False,
     ) -> None:
         """`num_threads` share the work of each batch, on the CPU; so do `ranks`. Without a
-        `guard` every update is made, whatever it would do to the weights."""
+        `guard` every update is made, even one that is not finite."""
         self.agent = agent
         self.network = network.train()
         self._config = config
@@ -53,10 +53,10 @@ class Trainer:
           batch: of B unrolls, or this rank's share of them.
           learner_step: updates made before this one, which is also the version of the
             weights being updated.
-          progress: how much of the run is done, in [0, 1]; sets what is scheduled.
+          progress: how much of the run is done, in [0, 1]; for schedules.
 
         Returns:
-          The unrolls' new priorities, float32 [B], from an agent that gives any.
+          The unrolls' new priorities, float32 [B], if the agent has any.
 
         Raises:
           NonFiniteLossError: too many updates in a row would not have been finite. Each
@@ -70,11 +70,11 @@ class Trainer:
         metrics, priorities = self._gradients.compute(batch, progress=progress)
         max_norm = self._config.max_grad_norm or float("inf")
         grad_norm = nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
-        # One transfer for all scalars, not one each; before the step, which depends on it.
-        # They are sums over the ranks, so all of these decide alike.
+        # One transfer for all scalars, not one each; before the step, which depends on them.
+        # They are sums over the ranks, so all ranks decide the same.
         values = _to_host(metrics | {"optimizer/grad_norm_mean": grad_norm})
         if self._guard is not None and not self._guard.admits(values, batch, learner_step):
-            # Never to be sampled again: sequences whose loss is no number.
+            # Sequences whose loss is not finite get the lowest priority.
             return None if priorities is None else priorities.nan_to_num(0, posinf=0)
         self._optimizer.step()
         self.agent.after_update(self.network, learner_step + 1)
@@ -86,7 +86,7 @@ class Trainer:
 
     @property
     def acting_part(self) -> nn.Module:
-        """What of the trained network acting reads."""
+        """The part of the trained network that acting reads."""
         return self.agent.acting_part(self.network)
 
     def state_dict(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Trainer:
         return {"optimizer": self._optimizer.state_dict()}
 
     def load(self, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
-        """Goes on from a checkpoint. Raises RuntimeError if its network is another."""
+        """Loads a checkpoint. Raises RuntimeError if it holds another network."""
         self.network.load_state_dict(weights)
         self._optimizer.load_state_dict(state["optimizer"])
 

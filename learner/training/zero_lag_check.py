@@ -1,9 +1,9 @@
-"""The golden check, in every run: what acted can be recomputed.
+"""The golden check, in every run: recorded outputs can be recomputed.
 
-With the weights that acted, a forward over a stored unroll must give back what was
-recorded at acting time, to float tolerance. Any shift between actions and outputs,
-any state or frame stack that leaks or is lost, any mix of weights shows here.
-Called by the trainer thread.
+With the weights that acted, a forward pass over a stored unroll must return the outputs that
+were recorded at acting time, to float tolerance. A shift between actions and outputs, a state
+or frame stack that leaks or is lost, and a mix of weights all show here. Called by the trainer
+thread.
 """
 
 import torch
@@ -14,14 +14,14 @@ from learner.records import Unrolls
 
 
 class ZeroLagCheck:
-    """Keeps the weights of one version until rows that they chose come by.
+    """Keeps the weights of one version until it gets unrolls that they acted on.
 
-    Trained batches usually lag behind the newest weights, so the newest would
-    hardly ever do.
+    Unrolls usually lag behind the newest weights, so a check against the newest would
+    rarely find any.
     """
 
     def __init__(self, agent: Agent, network: nn.Module, every_steps: int) -> None:
-        """`network` is the check's own; a new version is kept every `every_steps`."""
+        """`network` is the check's own copy; a new version is kept every `every_steps`."""
         self._agent = agent
         self._network = network.eval()
         self._every_steps = every_steps
@@ -39,8 +39,8 @@ class ZeroLagCheck:
     def compare(self, unrolls: Unrolls) -> float | None:
         """Returns the largest |log ratio| over the rows that the kept weights chose.
 
-        None where there are none. Only rows from the start of an unroll count: later
-        ones depend on recurrent state that other weights may have made.
+        None if there are none. Only rows from the start of an unroll on count: after other
+        weights have acted, rows depend on recurrent state that those weights made.
         """
         if self._version is None:
             return None
@@ -58,7 +58,7 @@ class ZeroLagCheck:
 def _actions_follow(unrolls: Unrolls) -> bool:
     """Tells whether each row's action is the one that led to the next row.
 
-    Log ratios cannot tell: they take the same action on both sides.
+    Log ratios cannot show this: they take the same action on both sides.
     """
     rows = unrolls.steps.rows
     same = rows.previous_actions[1:] == unrolls.steps.actions[:-1]

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class TrainerProcess:
-    """Starts with the learner, so that it is ready when the first actor is."""
+    """Starts with the learner, so that the process is ready when the first actor comes."""
 
     weights: PublishedWeights
 
@@ -53,8 +53,9 @@ class TrainerProcess:
         self._process.start()
         _LOG.info("trainer is process %d", self._process.pid)
         for connection in (served_calls, events, read_unrolls):
-            connection.close()  # else nobody would notice that the process has ended
-        # An interpreter that ends without `close` waits for its processes, too.
+            connection.close()  # else the pipes would stay open when the process ends
+        # An interpreter that ends without `close` waits for this process, which ends with the
+        # pipe.
         Finalize(self, calls.close, exitpriority=0)
         self._call = Caller(calls)
         functions = {
@@ -83,7 +84,7 @@ class TrainerProcess:
         self._writer.put(completed)
 
     def report(self) -> dict[str, float]:
-        """Returns metrics; of a process that has ended, once what it measured last."""
+        """Returns metrics; after the process has ended, its last report once."""
         try:
             return self._call("report")
         except Stopped:
@@ -98,10 +99,10 @@ class TrainerProcess:
             return
 
     def save(self) -> None:
-        """Lets the process write a checkpoint.
+        """Makes the process write a checkpoint.
 
         Raises:
-          CheckpointError: it could not be written.
+          CheckpointError: the checkpoint could not be written.
           OtherProcessError: the process has ended.
         """
         try:

@@ -1,7 +1,7 @@
 """The trainer process: a `LocalTraining`, and the calls by which the learner process uses it.
 
-The process ends when its parent is done with it, or dies. Signals are the parent's
-to answer: in a terminal Ctrl-C reaches both.
+The process ends when its parent closes the pipe, or dies. It ignores signals: in a
+terminal Ctrl-C reaches both processes, and the parent answers it.
 """
 
 import contextlib
@@ -30,18 +30,18 @@ from learner.weights import WeightCopies
 from seed.logs import forward_log
 from seed.specs import EnvSpec
 
-# Unrolls under way between the processes: enough to hide their copying, few beside the
-# lag that the queue behind allows.
+# Unrolls under way between the processes: enough to hide their copying, few compared with the
+# lag that the queue behind the ring allows.
 RING_PLACES = 16
 
 
 class Ends(NamedTuple):
-    """What the process is born with: its ends of the pipes, and what it shares."""
+    """The process's ends of its pipes, and the objects that it shares with its parent."""
 
     calls: Connection
-    """Served here."""
+    """Calls by the learner process, served here."""
     events: Connection
-    """Served by the learner process."""
+    """Calls to the learner process."""
     unrolls: Connection
     weights_lock: Lock
     progress: Progress
@@ -49,14 +49,14 @@ class Ends(NamedTuple):
 
 
 class SharedMemory(NamedTuple):
-    """What the learner process maps once the environment's spec is known."""
+    """Memory that the learner process maps once the environment's spec is known."""
 
     ring: UnrollRing
     weights: WeightCopies
 
 
 def run_trainer_process(config: RunConfig, run_dir: RunDir, ends: Ends) -> None:
-    """Serves the learner process until that is done."""
+    """Serves the learner process until that closes the pipe or ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     training = _Training(config, run_dir, ends)
@@ -95,7 +95,7 @@ class _Training:
         self._training = LocalTraining(setup, self._metrics, self._device)
 
     def build(self, spec: EnvSpec, checkpoint: Path | None) -> SharedMemory:
-        """Builds the training for an environment; raises what that raises."""
+        """Builds the training for an environment; raises as `Training.build` does."""
         agent = make_agent(spec, self._config)
         loaded = load_checkpoint(checkpoint) if checkpoint is not None else None
         self._training.build(spec, agent, loaded)
@@ -110,11 +110,11 @@ class _Training:
         start_thread("receiver", self._receive, self._fail)
 
     def report(self) -> dict[str, float]:
-        """Returns what was measured since the last report, and metrics of the moment."""
+        """Returns the metrics since the last report, and the present ones of the experience."""
         return self._metrics.drain() | self._training.report()
 
     def stop(self) -> None:
-        """Ends the threads; the receiver tells a writer of unrolls that waits."""
+        """Ends the threads; the receiver closes the ring, so a waiting writer raises Stopped."""
         self._training.weights.close()
         self._training.stop()
 
@@ -131,13 +131,14 @@ class _Training:
             while True:
                 self._training.put(self._reader.get())
         except Stopped:
-            # Here alone: closing a connection twice at once could close another's.
+            # Closed only here: two threads that close one connection at the same time could
+            # close a descriptor that is another's by then.
             self._reader.close()
 
     def _fail(self, error: BaseException) -> None:
         self._tell("failed", portable(error))
 
     def _tell(self, name: str, *arguments: Any) -> None:
-        """Calls the learner process, unless that has ended: then so does this one."""
+        """Calls the learner process; if that has ended, drops the call, as this one ends too."""
         with contextlib.suppress(Stopped):
             self._events(name, *arguments)

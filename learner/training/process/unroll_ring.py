@@ -1,8 +1,8 @@
 """Unrolls on their way from the inference thread to the trainer process.
 
-A ring of places in shared memory, and a pipe that says how many were filled, and
-back, how many are free again. A full ring blocks the writer, as a full queue would.
-An end that closes, or whose process dies, is noticed by the other as `Stopped`.
+A ring of places in shared memory, and a pipe: the writer sends how many places it has
+filled, the reader how many are free again. A full ring blocks the writer, as a full queue
+would. If one end closes, or its process dies, the other end raises `Stopped`.
 
     place      0    1    2    3    4    5
                .    full full full .    .      writer goes on at 4, reader at 1
@@ -71,7 +71,7 @@ class UnrollWriter:
             done += count
 
     def _reclaim(self) -> None:
-        """Takes note of places that were read; waits for one if none is free."""
+        """Counts the places that were read; waits for one if none is free."""
         try:
             while not self._num_free or self._connection.poll():
                 self._num_free += self._connection.recv()
@@ -126,5 +126,5 @@ class UnrollReader:
         return completed
 
     def close(self) -> None:
-        """Tells the writer that nobody reads any more."""
+        """Ends reading; the writer then raises Stopped."""
         self._connection.close()
