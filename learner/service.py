@@ -5,7 +5,7 @@
               <-------------------------'
 
 A run, `seed eval`, `seed load` and the tests use it, so all of them serve alike and close in the
-same order. The first actor's spec tells which environment is served: then `build` makes the
+same order. The first actor's spec shows which environment is served: then `build` makes the
 acting side, on a worker thread of the server.
 """
 

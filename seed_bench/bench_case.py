@@ -70,7 +70,7 @@ class Run(NamedTuple):
     verdict: str
     """What limits the run's speed."""
     inference_ms: float
-    """From a step's arrival to its answer, the median of the last report."""
+    """Milliseconds from a step's arrival to its answer, the median of the last report."""
     envs_per_group: int
     """Environments that an actor steps together."""
 

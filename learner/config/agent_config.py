@@ -267,7 +267,7 @@ class R2D2Config(AgentConfig):
         return self.replay.replay_min_size * self.period
 
     def share(self, num_ranks: int) -> Self:
-        """Divides the replay too: each learner replays what its own actors collect."""
+        """Divides the replay too: each learner replays the sequences of its own actors."""
         replay = self.replay.share(num_ranks)
         return dataclasses.replace(super().share(num_ranks), replay=replay)
 

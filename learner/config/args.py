@@ -109,7 +109,7 @@ class TrainArgs(LearnerArgs):
         require(max_envs >= num_envs, "max_envs", wanted, max_envs)
 
 
-# Environments that `seed eval` steps side by side unless told otherwise.
+# Environments that `seed eval` steps side by side by default.
 DEFAULT_EVAL_ENVS = 8
 
 

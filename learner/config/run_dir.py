@@ -1,6 +1,6 @@
 """Where the files of a run lie in its directory. Torch-free; opens and makes nothing.
 
-Used by the learner, by `seed eval`, and by the tools that read what a run left.
+Used by the learner, by `seed eval`, and by the tools that read a run's files.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ class RunDir:
 
     @property
     def config(self) -> Path:
-        """The run's settings, and what it ran on."""
+        """The run's settings, and the code and machine that ran it."""
         return self.path / "config.yaml"
 
     @property

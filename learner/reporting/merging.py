@@ -19,7 +19,7 @@ class Weighted(float):
     """
 
     weight: float
-    """In the unit that the table names: games, steps, updates. Above 0."""
+    """The weight, in the unit that the table names: games, steps, updates. Above 0."""
 
     def __new__(cls, value: float, weight: float) -> "Weighted":
         """Returns `value` as a float that carries `weight`."""

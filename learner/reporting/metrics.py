@@ -16,7 +16,7 @@ from learner.reporting.merging import Weighted, largest
 
 
 class ThreadClock:
-    """Where one thread's time goes. Only that thread calls `switch`."""
+    """Measures how one thread spends its time. Only that thread calls `switch`."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

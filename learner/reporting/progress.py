@@ -1,6 +1,6 @@
 """How far a run has come, in memory that the learner's processes share.
 
-The inference thread writes the own env steps, the trainer writes the rest, and any thread
+The inference thread writes this rank's env steps, the trainer writes the rest, and any thread
 reads. Each number has one writer, so no lock is needed.
 """
 

@@ -41,7 +41,7 @@ class PrometheusSink(Collector):
         registry.register(self)
         self._server = MetricsServer(registry, host, port)
         self.url = self._server.url
-        """Where the metrics are."""
+        """URL of the metrics."""
         _LOG.info("metrics at %s", self.url)
 
     def write(self, step: int, report: dict[str, float]) -> None:

@@ -31,7 +31,7 @@ class RankReports:
         self._place = place
         self._store: Any = None
         self._num_handed_in = 0
-        # By other rank: reports read so far, and the values that still stand.
+        # For each other rank: the reports read so far, and the values that still count.
         self._num_read: defaultdict[int, int] = defaultdict(int)
         self._standing: defaultdict[int, dict[str, float]] = defaultdict(dict)
 

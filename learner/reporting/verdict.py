@@ -1,4 +1,4 @@
-"""One sentence on what limits a run's speed, told from how its threads spend their time.
+"""One sentence on what limits a run's speed, derived from how its threads spend their time.
 
 Read by the terminal, the log and `seed bench`. Torch-free.
 """

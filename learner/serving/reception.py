@@ -42,7 +42,7 @@ class Reception:
         self.metrics = metrics
         self._lock = threading.Lock()
         self._allocator = SlotAllocator()
-        # By the actor's first slot, which is unique among the seated actors.
+        # Keyed by the actor's first slot, which is unique among the seated actors.
         self._num_envs: dict[int, int] = {}
 
     def seat(self, num_envs: int) -> Seats:

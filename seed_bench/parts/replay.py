@@ -126,7 +126,7 @@ def _random_blocks(example: Unrolls, num_rows: int, num_envs: int) -> Unrolls:
         if x.is_floating_point():
             return torch.rand(shape, generator=generator, dtype=x.dtype)
         high = 256 if x.dtype == torch.uint8 else 2
-        # Of the final type at once: no larger tensor's memory is left for the replay to use.
+        # Made with the final type: a larger tensor would leave freed memory for the replay.
         return torch.randint(0, high, shape, generator=generator, dtype=x.dtype)
 
     state = {k: x.expand(num_envs, *x.shape[1:]) for k, x in example.initial_state.items()}
