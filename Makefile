@@ -50,7 +50,7 @@ train: $(STAMP) ## Train Pong on this machine's CPU, with a live view. Ctrl-C sa
 # forbids writing it.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-# Some tests of each main part.
+# Some tests of each main part. tests/test_mirror.py checks that they exist.
 SMOKE := tests/test_import_rules.py tests/seed tests/learner/algos tests/learner/agents \
 	tests/learner/acting tests/learner/test_records.py tests/test_golden_r2d2.py \
 	tests/test_golden.py::test_logits_are_recomputed_across_weight_versions \
