@@ -3,7 +3,9 @@
     result = train(PRESETS["cartpole-vtrace"].config, run_dir="runs/mine")
     policy = load_policy(result.run_dir)
 
-Blocks the main thread of the calling program until the run is complete.
+Blocks the main thread of the calling program until the run is complete. On a CPU training has a
+process of its own, which imports the calling script again: call `train` below
+`if __name__ == "__main__":`.
 """
 
 from pathlib import Path

@@ -3,8 +3,11 @@
 import pytest
 import torch
 
+from learner.agents.base import ActInput
+from learner.agents.steps import example_step
 from learner.records import Rows
 from seed_bench.parts.null_agent import NullAgent
+from tests.learner.builders import env_spec
 
 NUM_ENVS, NUM_ACTIONS, LSTM_SIZE = 3, 5, 4
 
@@ -28,10 +31,8 @@ def test_every_action_is_the_first_and_the_state_stays(agent: NullAgent) -> None
         "hidden": (NUM_ENVS, LSTM_SIZE),
         "cell": (NUM_ENVS, LSTM_SIZE),
     }
-    slots = torch.arange(NUM_ENVS)
-    output = agent.act(
-        agent.build_network(), _rows(), state, slots=slots, generator=torch.Generator()
-    )
+    inputs = ActInput(_rows(), state, slots=torch.arange(NUM_ENVS))
+    output = agent.act(agent.build_network(), inputs, torch.Generator())
     assert output.actions.tolist() == [0] * NUM_ENVS
     assert output.policy_outputs["logits"].shape[-1] == NUM_ACTIONS
     assert output.state is state
@@ -41,4 +42,4 @@ def test_nothing_is_trained(agent: NullAgent) -> None:
     """Its network has no weights; who trains it is told at once."""
     assert list(agent.build_network().parameters()) == []
     with pytest.raises(AssertionError, match="nothing is trained"):
-        agent.after_update(agent.build_network(), 1)
+        agent.num_valid(example_step(env_spec(), agent))
