@@ -24,7 +24,7 @@ Network = TypeVar("Network", bound=nn.Module)
 NUM_ACTIONS = 4
 
 # Reached only by a hang, which it turns into a failure.
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 SCREEN = ArraySpec(name="screen", dtype="uint8", shape=(5, 6), minimum=0, maximum=255)
 SPEED = ArraySpec(name="body/speed", dtype="float32", shape=(3,))
