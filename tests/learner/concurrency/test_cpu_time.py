@@ -25,7 +25,8 @@ def test_time_of_a_process_grows_by_what_it_computes() -> None:
     """To the precision of the kernel's count."""
     before_s = cpu_seconds_of(os.getpid())
     burn(0.1)
-    assert cpu_seconds_of(os.getpid()) - before_s >= 0.1 - TICK_S
+    # Either count may be short of the time by one tick, and a difference of floats by a bit more.
+    assert cpu_seconds_of(os.getpid()) - before_s > 0.1 - 2 * TICK_S
 
 
 def test_time_of_a_thread_is_its_own() -> None:
@@ -36,7 +37,7 @@ def test_time_of_a_thread_is_its_own() -> None:
     burn(0.1)
     assert waiting.native_id is not None
     assert cpu_seconds_of_thread(os.getpid(), waiting.native_id) <= TICK_S
-    assert cpu_seconds_of_thread(os.getpid(), threading.get_native_id()) >= 0.1 - TICK_S
+    assert cpu_seconds_of_thread(os.getpid(), threading.get_native_id()) > 0.1 - 2 * TICK_S
     may_end.set()
     waiting.join()
 
