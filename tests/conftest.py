@@ -25,19 +25,19 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture(scope="session")
 def certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory as `make certs` fills it, for this machine."""
+    """A directory that `make certs` filled for this machine."""
     return _made(tmp_path_factory, "certs")
 
 
 @pytest.fixture(scope="session")
 def other_certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same of another CA: strangers'."""
+    """The same files from another CA, which the learner does not know."""
     return _made(tmp_path_factory, "other")
 
 
 @pytest.fixture(scope="session")
 def expired_certs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, of which the certificates ran out yesterday."""
+    """The same files, with certificates that expired yesterday."""
     return _made(tmp_path_factory, "expired", days=-1)
 
 

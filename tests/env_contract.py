@@ -1,5 +1,4 @@
-"""What every environment must keep to, as checks that a new one joins in one line:
-an entry in `ENVIRONMENTS` of tests/actors/test_env_contract.py.
+"""What every environment must keep to, as checks that a new environment joins in one line.
 
 Each check looks at one recorded rollout with random actions, so that dear
 environments are made once.
@@ -34,7 +33,7 @@ class Rollout(NamedTuple):
 
 
 def record(config: EnvConfig) -> Rollout:
-    """Steps a new group of `config` with random actions, always the same."""
+    """Steps a new group of `config` with the same random actions each time."""
     group = make_group(config, index=0, num_envs=NUM_ENVS, base_seed=7)
     num_actions = group.spec.action.num_values
     actions = np.random.default_rng(0).integers(0, num_actions, (NUM_STEPS, NUM_ENVS))
@@ -64,7 +63,7 @@ def check_observations_match_the_spec(config: EnvConfig) -> None:
 
 
 def check_rows_have_their_types(config: EnvConfig) -> None:
-    """Rewards are float32 and flags bool, [E] each, from group 0."""
+    """Rewards are float32 [E], flags are bool [E], and all rows are from group 0."""
     for row in recorded(config).rows:
         assert row.group == 0
         assert row.rewards.dtype == np.float32 and row.rewards.shape == (NUM_ENVS,)
@@ -73,7 +72,7 @@ def check_rows_have_their_types(config: EnvConfig) -> None:
 
 
 def check_episodes_begin_where_the_last_one_ended(config: EnvConfig) -> None:
-    """An end is followed by a first row and nothing else is; a lost life may not be."""
+    """A first row follows every end and nothing else; a lost life may end without one."""
     rollout = recorded(config)
     is_first, terminated = rollout.column("is_first"), rollout.column("terminated")
     truncated = rollout.column("truncated")
@@ -87,7 +86,7 @@ def check_episodes_begin_where_the_last_one_ended(config: EnvConfig) -> None:
 
 
 def check_first_rows_have_no_reward(config: EnvConfig) -> None:
-    """A first row followed from no action, so it has no reward."""
+    """No action led to a first row, so it has no reward."""
     rollout = recorded(config)
     assert not rollout.column("rewards")[rollout.column("is_first")].any()
 

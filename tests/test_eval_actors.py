@@ -1,4 +1,4 @@
-"""Evaluation actors beside training: what they play is reported, and never trained on."""
+"""Evaluation actors beside training: their games are reported and never trained on."""
 
 import json
 import signal
@@ -6,26 +6,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Steps in a game of Catch, always.
+# Every game of Catch has this many steps.
 GAME_LENGTH = 9
-# Environments of one training actor, as the preset has it, and of an evaluation actor.
+# Environments of one training actor, as in the preset, and of an evaluation actor.
 NUM_ENVS, NUM_EVAL_ENVS = 2 * 16, 4
 
 
 def _reports(run_dir: Path) -> list[dict[str, float]]:
-    """Returns the reports made so far."""
+    """Returns the reports so far."""
     path = run_dir / "metrics.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def _has_seen_enough(reports: list[dict[str, float]]) -> bool:
-    """Tells whether evaluation games ended in several reports, and training has begun."""
+    """Tells whether several reports hold evaluation games, and training has begun."""
     num_evaluated = sum("eval/return_mean" in report for report in reports)
     return num_evaluated >= 4 and reports[-1]["learner_steps"] > 0
 
 
 def _train_until_seen_enough(run_dir: Path) -> None:
-    """Trains on Catch, with an evaluation actor beside; ends the run with SIGTERM."""
+    """Trains on Catch with an evaluation actor, and ends the run with SIGTERM."""
     command = [sys.executable, "-m", "seed.cli", "train", "catch-vtrace", "--num-eval-actors", "1"]
     flags = [
         "--run-dir",
@@ -52,8 +52,7 @@ def _train_until_seen_enough(run_dir: Path) -> None:
 
 
 def test_evaluation_games_are_reported_and_their_steps_not_counted(tmp_path: Path) -> None:
-    """The env steps counted are those of the training games, ended or going on; the games
-    evaluated meanwhile would add many more."""
+    """The counted env steps are those of training games; evaluation games would add many more."""
     run_dir = tmp_path / "run"
     _train_until_seen_enough(run_dir)
     reports = _reports(run_dir)

@@ -1,4 +1,4 @@
-"""Acting over networks that are far away, lose packets or are cut, with a real actor."""
+"""Acting over networks that are slow, lose packets or are cut, with a real actor."""
 
 import socket
 import threading
@@ -34,7 +34,7 @@ def harness(tmp_path: Path) -> Iterator[ActingHarness]:
 
 @pytest.mark.parametrize("loss", [0.0, 0.05])
 def test_latency_bounds_env_steps_by_those_in_flight(harness: ActingHarness, loss: float) -> None:
-    """Each environment makes at most one step a round trip; and it does go on."""
+    """Each environment makes at most one step a round trip, and it does step."""
     delay_s = 0.025
     with TcpProxy(harness.address, delay_s=delay_s, loss=loss) as network:
         started_s = time.monotonic()
@@ -45,7 +45,7 @@ def test_latency_bounds_env_steps_by_those_in_flight(harness: ActingHarness, los
 
 
 def test_stream_survives_a_cut_shorter_than_the_learners_timeout(tmp_path: Path) -> None:
-    """What was under way arrives late; the actor never knew."""
+    """What was under way arrives late, and the actor does not notice the cut."""
     with (
         ActingHarness(
             tmp_path, EnvConfig(env_id=ENV_ID), lambda spec: CountingAgent(UNROLL_LENGTH)
@@ -62,7 +62,7 @@ def test_stream_survives_a_cut_shorter_than_the_learners_timeout(tmp_path: Path)
 
 
 def test_actor_comes_back_after_a_long_cut(harness: ActingHarness) -> None:
-    """The learner drops it meanwhile, and serves others; it starts fresh episodes."""
+    """The learner drops the actor and serves others; the actor then starts fresh episodes."""
     with (
         TcpProxy(harness.address) as network,
         harness.actor("--max-backoff-s", "0.5", address=network.address),
@@ -79,7 +79,7 @@ def test_actor_comes_back_after_a_long_cut(harness: ActingHarness) -> None:
 
 
 def test_actor_comes_back_when_its_connection_is_reset(harness: ActingHarness) -> None:
-    """At once, and again."""
+    """It comes back at once, after each reset."""
     with (
         TcpProxy(harness.address) as network,
         harness.actor("--max-backoff-s", "0.5", address=network.address),
@@ -94,7 +94,7 @@ def test_actor_comes_back_when_its_connection_is_reset(harness: ActingHarness) -
 
 @pytest.fixture
 def echo() -> Iterator[str]:
-    """The address of a server that sends back what it gets."""
+    """The address of a server that sends back what it receives."""
 
     def serve() -> None:
         connection, _ = server.accept()
@@ -115,7 +115,7 @@ def connect(network: TcpProxy) -> socket.socket:
 
 @pytest.mark.parametrize("loss", [0.0, 0.5])
 def test_proxy_changes_when_bytes_arrive_and_nothing_else(echo: str, loss: float) -> None:
-    """In order, all of them, and not before a round trip."""
+    """All bytes arrive, in order, and not before a round trip."""
     sent = bytes(range(256)) * 2_000
     with TcpProxy(echo, delay_s=0.05, loss=loss) as network, connect(network) as connection:
         started_s = time.monotonic()
@@ -128,7 +128,7 @@ def test_proxy_changes_when_bytes_arrive_and_nothing_else(echo: str, loss: float
 
 
 def test_proxy_holds_back_everything_during_a_cut(echo: str) -> None:
-    """Silence, not an error; what was sent meanwhile arrives once it heals."""
+    """There is silence and no error, and what was sent meanwhile arrives after the cut."""
     with TcpProxy(echo) as network, connect(network) as connection:
         connection.sendall(b"before")
         assert connection.recv(100) == b"before"
@@ -143,7 +143,7 @@ def test_proxy_holds_back_everything_during_a_cut(echo: str) -> None:
 
 
 def test_proxy_resets_connections(echo: str) -> None:
-    """Both ends learn of it."""
+    """Both ends see the reset."""
     with TcpProxy(echo) as network, connect(network) as connection:
         connection.sendall(b"x")
         assert connection.recv(100) == b"x"
@@ -151,11 +151,11 @@ def test_proxy_resets_connections(echo: str) -> None:
         with pytest.raises(ConnectionError):
             while connection.recv(100):
                 pass
-            raise ConnectionResetError  # an orderly end will do as well
+            raise ConnectionResetError  # an orderly end is accepted too
 
 
-def test_proxy_passes_on_that_the_other_side_died() -> None:
-    """With bytes that it never read: a reset, not an orderly end."""
+def test_proxy_passes_on_a_reset() -> None:
+    """The other side dies with unread bytes, so the end is a reset and not an orderly one."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         TcpProxy(f"127.0.0.1:{server.getsockname()[1]}") as network,
@@ -168,4 +168,4 @@ def test_proxy_passes_on_that_the_other_side_died() -> None:
         with pytest.raises(ConnectionError):
             while connection.recv(100):
                 pass
-            raise ConnectionResetError  # an orderly end will do as well
+            raise ConnectionResetError  # an orderly end is accepted too

@@ -1,4 +1,4 @@
-"""A run whose disk fills up, or whose directory cannot be written, says so and loses nothing."""
+"""A run whose disk fills up, or whose directory is read-only, says so and loses nothing."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ DISK_MIB = 8
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few MiB, for those who may mount one."""
+    """A file system of a few MiB, for users who may mount one."""
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", tmp_path]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
@@ -28,7 +28,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Leaves no room; returns the file that took it."""
+    """Fills the file system, and returns the file that took the room."""
     path = disk / "filler"
     with path.open("wb", buffering=0) as file:
         for size in (1 << 16, 1 << 12, 1):
@@ -41,7 +41,7 @@ def fill(disk: Path) -> Path:
 
 
 def test_run_goes_on_without_room_and_saves_when_there_is_some(small_disk: Path) -> None:
-    """A full disk may be emptied: the run is worth more than a checkpoint or a report."""
+    """The run is worth more than a checkpoint or a report, and the disk may be emptied."""
     run_dir = small_disk / "run"
     process = Process(
         *("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS),
@@ -61,14 +61,14 @@ def test_run_goes_on_without_room_and_saves_when_there_is_some(small_disk: Path)
         process.end(signal.SIGKILL)
     assert "No space left on device" in process.output
     assert load_checkpoint(run_dir / "checkpoints").state["env_steps"] > before
-    # Reports that could not be written came later; none is torn.
+    # Reports that failed are written later, and no line is torn.
     assert (run_dir / "metrics.jsonl").read_bytes().endswith(b"}\n")
 
 
 def test_run_that_ends_without_room_says_so_and_keeps_its_last_checkpoint(
     small_disk: Path,
 ) -> None:
-    """Exit code 1 and one line; what was saved before is whole."""
+    """It exits with code 1 and one line, and what was saved before is whole."""
     run_dir = small_disk / "run"
     process = Process(
         *("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS),
@@ -87,7 +87,7 @@ def test_run_that_ends_without_room_says_so_and_keeps_its_last_checkpoint(
 
 
 def test_run_directory_that_cannot_be_written_is_refused(small_disk: Path) -> None:
-    """Before anything is started."""
+    """The refusal comes before anything is started."""
     command = ["mount", "-o", "remount,ro", small_disk]
     subprocess.run(command, check=True, capture_output=True)
     done = _run("train", "cartpole-vtrace", "--run-dir", small_disk / "run")
@@ -97,7 +97,7 @@ def test_run_directory_that_cannot_be_written_is_refused(small_disk: Path) -> No
 
 
 def test_run_directory_below_a_file_is_refused(tmp_path: Path) -> None:
-    """Whoever runs it, root included."""
+    """This holds for every user, root included."""
     (tmp_path / "file").write_text("")
     done = _run("train", "cartpole-vtrace", "--run-dir", tmp_path / "file" / "run")
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""A learner that serves as many environments as it may: whoever else comes waits its turn."""
+"""A learner that serves its maximum of environments: further actors wait for room."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ NUM_ENVS = 4
 
 
 def test_actor_waits_until_there_is_room_for_it(tmp_path: Path) -> None:
-    """It asks again and again while the others step on; then it takes the place of one."""
+    """It retries while the others step on, and then takes the place of one."""
     with (
         ActingHarness(
             tmp_path,

@@ -34,7 +34,7 @@ UNROLL_LENGTH = 6
 # Of log-probabilities: the same weights in batches of other sizes.
 TOLERANCE = 1e-4
 
-# What ends episodes: a mix, only truncation, only termination, every single step.
+# How episodes end: a mix, only truncation, only termination, every single step.
 ENDINGS = {
     "mixed": '{"longest": 7, "truncate_every": 2}',
     "truncated": '{"longest": 4, "truncate_every": 1}',
@@ -42,12 +42,12 @@ ENDINGS = {
     "every_step": '{"longest": 1, "truncate_every": 3}',
 }
 
-# Batches as they come, and padded to few sizes, as they are for CUDA graphs.
+# Batches as they come, and padded to few sizes as for CUDA graphs.
 SIZES = {"plain": InferenceConfig(), "padded": InferenceConfig(cuda_graphs="on")}
 
 
 def _columns(all_unrolls: list[Unrolls]) -> list[Unrolls]:
-    """Returns every unroll by itself, B = 1."""
+    """Returns each unroll alone, B = 1."""
     return [
         select_unrolls(unrolls, index, index + 1)
         for unrolls in all_unrolls
@@ -60,7 +60,7 @@ def _row(unroll: Unrolls, t: int) -> Steps:
 
 
 def _check_counting_unroll(unroll: Unrolls) -> None:
-    """Asserts that one unroll of the counting environment and agent is all true."""
+    """Asserts that one unroll of the counting environment and agent is right."""
     state: State = unroll.initial_state
     for t in range(UNROLL_LENGTH + 1):
         row = _row(unroll, t)
@@ -77,7 +77,7 @@ def _check_counting_unroll(unroll: Unrolls) -> None:
 
 
 def _check_transition(row: Steps, following: Steps) -> None:
-    """Asserts that `following` is what the environment gives after `row`."""
+    """Asserts that `following` is what the environment returns after `row`."""
     episode, step, _ = row.rows.observations[0].flatten().tolist()
     next_episode, next_step, led_here = following.rows.observations[0].flatten().tolist()
     if row.rows.terminated.item() or row.rows.truncated.item():
@@ -115,7 +115,7 @@ def test_counting_unrolls_are_exact_for_groups_of_any_size(
     """
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS[ending])
     with (
-        # Waits for everybody, so that batches mix the groups of both actors.
+        # Waits for all environments, so that batches mix the groups of both actors.
         ActingHarness(
             tmp_path,
             env,
@@ -141,7 +141,7 @@ def test_counting_unrolls_are_exact_for_groups_of_any_size(
 def test_actor_killed_and_replaced_mid_unroll_leaves_no_trace(
     tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
-    """Slots of a killed actor are reused; no unroll mixes the two, none is wrong."""
+    """Slots of a killed actor are used again; no unroll mixes the two actors, and none is wrong."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
     with (
         ActingHarness(tmp_path, env, lambda spec: CountingAgent(UNROLL_LENGTH)) as harness,
@@ -158,7 +158,7 @@ def test_actor_killed_and_replaced_mid_unroll_leaves_no_trace(
 
 
 def test_ingress_process_killed_mid_unroll_leaves_no_trace(tmp_path: Path) -> None:
-    """Its actors come back to slots that hold an unfinished unroll, and to no part of it."""
+    """Its actors get slots that hold an unfinished unroll, and none of its rows stays."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
     quickly = ("--max-backoff-s", "0.1")
     with (
@@ -204,7 +204,7 @@ def _vtrace(network: NetworkConfig) -> Callable[[EnvSpec], Agent]:
 def test_logits_are_recomputed_across_weight_versions(
     tmp_path: Path, lstm_size: int, sizes: str, ring: bool
 ) -> None:
-    """Recorded logits come back row by row from the version that chose each row."""
+    """The version that chose a row gives its recorded logits again, row by row."""
     made = _logits_made(tmp_path, lstm_size=lstm_size, sizes=sizes, ring=ring)
     for unroll in made.unrolls:
         assert _largest_deviation(made.agent, made.networks, unroll) < TOLERANCE
@@ -219,7 +219,7 @@ class Made(NamedTuple):
 
 
 def _logits_made(tmp_path: Path, *, lstm_size: int, sizes: str, ring: bool) -> Made:
-    """Returns what two actors and a V-trace agent made while weights changed."""
+    """Returns the unrolls of two actors and a V-trace agent, made while weights changed."""
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
     network = NetworkConfig(lstm_size=lstm_size, frame_stack=4, see_last_step=True)
     make_agent = _vtrace(network)
@@ -261,7 +261,7 @@ Break = Callable[[Completed], Completed]
 
 
 def _states_of_the_unroll_before() -> Break:
-    """Returns what gives each unroll the initial state of the one that was completed before."""
+    """Returns a fault that gives each unroll the initial state of the one completed before."""
     last: list[State] = []
 
     def broken(completed: Completed) -> Completed:
@@ -275,7 +275,7 @@ def _states_of_the_unroll_before() -> Break:
 
 
 def _actions_of_the_row_before() -> Break:
-    """Returns what shifts actions by one row."""
+    """Returns a fault that shifts actions by one row."""
 
     def broken(completed: Completed) -> Completed:
         steps, state = completed.unrolls
@@ -286,7 +286,7 @@ def _actions_of_the_row_before() -> Break:
 
 
 def _break_emitting(monkeypatch: pytest.MonkeyPatch, broken: Break) -> None:
-    """Breaks what acting hands on."""
+    """Puts a fault into what acting hands on."""
     emit = InferenceThread._emit
 
     def emit_broken(thread: Any, completed: Completed) -> None:
@@ -296,7 +296,7 @@ def _break_emitting(monkeypatch: pytest.MonkeyPatch, broken: Break) -> None:
 
 
 def _break_the_ring(monkeypatch: pytest.MonkeyPatch, broken: Break) -> None:
-    """Breaks what training takes out of the ring."""
+    """Puts a fault into what training takes out of the ring."""
     get = UnrollReader.get
 
     def get_broken(reader: Any) -> Completed:
@@ -317,7 +317,7 @@ def _break_the_ring(monkeypatch: pytest.MonkeyPatch, broken: Break) -> None:
 def test_counting_check_fails_where_the_hand_over_to_training_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_break: Callable[[], Break], ring: bool
 ) -> None:
-    """Of acting or of the ring: a check that could not fail would tell nothing."""
+    """The fault is in acting or in the ring; a check that cannot fail proves nothing."""
     (_break_the_ring if ring else _break_emitting)(monkeypatch, make_break())
     env = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs=ENDINGS["mixed"])
     with (
@@ -326,7 +326,7 @@ def test_counting_check_fails_where_the_hand_over_to_training_is_wrong(
     ):
         columns = _columns(made.wait_for_more(30))
     num_wrong = sum(not _passes(_check_counting_unroll, unroll) for unroll in columns)
-    # Not all: an unroll that starts with an episode forgets its initial state.
+    # Some only: an unroll that starts with an episode ignores its initial state.
     assert num_wrong >= 10
 
 
@@ -342,7 +342,7 @@ def _passes(check: Callable[[Unrolls], None], unroll: Unrolls) -> bool:
 def test_logits_check_fails_where_the_hand_over_to_training_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ring: bool
 ) -> None:
-    """An LSTM that starts from another unroll's state says something else."""
+    """An LSTM that starts from another unroll's state gives other logits."""
     broken = _states_of_the_unroll_before()
     (_break_the_ring if ring else _break_emitting)(monkeypatch, broken)
     made = _logits_made(tmp_path, lstm_size=16, sizes="plain", ring=ring)
@@ -354,7 +354,7 @@ def test_logits_check_fails_where_the_hand_over_to_training_is_wrong(
 def _publish_changing_versions(
     harness: ActingHarness, agent: Agent, change: Callable[[nn.Module, int], None]
 ) -> None:
-    """Publishes 30 versions, each once some unrolls have been made with the last."""
+    """Publishes 30 versions, each after some unrolls of the version before."""
     for version in range(1, 31):
         network = agent.build_network()
         change(network, version)
@@ -416,7 +416,7 @@ def test_pong_logits_are_recomputed_from_whole_unrolls(
         harness.actor("--envs-per-group", "1", "--num-groups", "2"),
     ):
         harness.wait_for_more(1)
-        # A fresh network's logits are near uniform whatever it sees: make them tell.
+        # A fresh network's logits are nearly uniform for any input, so random weights are used.
         amplify = agents[0].build_network()
         assert isinstance(amplify, VTraceNetwork)
         with torch.no_grad():

@@ -29,7 +29,7 @@ MIXED = EnvConfig(env_id=counting_env.ENV_ID, env_kwargs='{"longest": 7, "trunca
 
 
 def _sequences(all_completed: list[Completed]) -> list[Unrolls]:
-    """Returns every whole sequence, B = 1, as replay puts it together from blocks."""
+    """Returns every whole sequence, B = 1, as replay joins it from blocks."""
     store = SequenceStore(
         capacity=1000, num_rows=CONFIG.num_rows, period=CONFIG.period, num_slots=16
     )
@@ -60,7 +60,7 @@ def _largest_deviation(
 
 
 def _random_network(agent: R2D2Agent, version: int) -> nn.Module:
-    """Returns an acting part whose weights tell rows, and versions, apart."""
+    """Returns an acting part whose Q values differ between rows and between versions."""
     network = agent.acting_part(agent.build_network())
     torch.manual_seed(version)
     with torch.no_grad():
@@ -104,7 +104,7 @@ def test_q_values_of_replayed_sequences_are_recomputed(
     assert max(s.steps.policy_outputs["q"].std() for s in sequences) > 0.1
     for sequence in sequences:
         assert _largest_deviation(agents[0], harness.networks, sequence) < 1e-4
-    # Where one version acted, the forward passes of training give the same.
+    # Where one version acted, the forward passes of training give the same values.
     whole = [s for s in sequences if (s.steps.policy_versions == 10).all()]
     assert len(whole) >= 20
     for sequence in whole:

@@ -23,13 +23,13 @@ DOORS = (COMMAND_LINE, Path("seed/__init__.py"))
 
 
 class Rule(NamedTuple):
-    """What no module of a package may import."""
+    """Names that no module of a package may import."""
 
     package: str
     forbidden: tuple[str, ...]
-    """Modules that may not be imported, nor anything in them."""
+    """Modules that may not be imported, nor any name in them."""
     excepted: tuple[str, ...] = ()
-    """What may be imported all the same."""
+    """Names below them that may be imported."""
 
 
 RULES = (
@@ -84,11 +84,11 @@ class Import(NamedTuple):
     name: str
     line: int
     is_lazy: bool
-    """Only when a function is called, or for type checkers alone."""
+    """Whether the import runs only in a call, or stands for type checkers alone."""
 
 
 def imports_of(source: str, package: str) -> Iterator[Import]:
-    """Yields every import in `source`, a module of `package`, wherever it stands."""
+    """Yields every import in `source`, a module of `package`, at any place."""
     tree = ast.parse(source)
     blocks = [n for n in ast.walk(tree) if _is_lazy_block(n)]
     lazy = {id(node) for block in blocks for node in ast.walk(block)}
@@ -168,13 +168,13 @@ def test_no_module_imports_what_its_package_must_not(rule: Rule) -> None:
     ],
 )
 def test_every_way_to_import_is_seen(source: str, breaks: bool) -> None:
-    """The rules bite: a check that never fails would prove nothing."""
+    """The rules find each of them; a check that cannot fail proves nothing."""
     rule = Rule("actors", ("torch", "learner"))
     assert bool(violations(rule, source, Path("actors/x.py"))) is breaks
 
 
 def test_command_line_may_name_the_roles_only_inside_functions() -> None:
-    """Otherwise `seed actor` would load torch."""
+    """Else `seed actor` would load torch."""
     rule = Rule("seed", ("torch", "learner"))
     lazy = "def train():\n    from learner.main import main"
     assert violations(rule, lazy, COMMAND_LINE) == []
@@ -204,11 +204,11 @@ def modules_of(package: str) -> list[str]:
 def test_package_imports_where_the_others_are_not_installed(
     packages: tuple[str, ...], absent: tuple[str, ...]
 ) -> None:
-    """An actor's machine has no torch, a learner's no environments."""
+    """An actor's machine has no torch, and a learner's has no environments."""
     modules = [module for package in packages for module in modules_of(package)]
     program = (
         "import importlib, sys\n"
-        f"sys.modules.update(dict.fromkeys({absent!r}))\n"  # None there: importing it fails.
+        f"sys.modules.update(dict.fromkeys({absent!r}))\n"  # an import of None fails
         f"for name in {modules!r}: importlib.import_module(name)\n"
     )
     done = subprocess.run(

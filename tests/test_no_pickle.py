@@ -1,4 +1,4 @@
-"""Nothing that is read can run code: no pickle, and no other door to it, in any source file.
+"""No source file can run code that it reads: no pickle, and no other loader of code.
 
 Found in the syntax tree, so that neither comments nor clever spacing matter.
 """
@@ -14,7 +14,7 @@ SOURCES = sorted(
     file for name in ("seed", "actors", "learner", "tools") for file in (ROOT / name).rglob("*.py")
 )
 
-# Modules that run what they read, or exist to write it.
+# Modules that run what they read, or are made to write it.
 FORBIDDEN_MODULES = frozenset(
     {
         "pickle",
@@ -37,7 +37,7 @@ NEVER = frozenset({"eval", "exec", "yaml.load", "yaml.unsafe_load", "yaml.full_l
 
 
 def violations(source: str) -> Iterator[str]:
-    """Yields what in `source` could run what it reads."""
+    """Yields the parts of `source` that could run what they read."""
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Import(names=names):
@@ -69,7 +69,7 @@ def _bad_call(node: ast.Call) -> Iterator[str]:
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_no_source_can_run_what_it_reads(file: Path) -> None:
-    """Checkpoints from strangers, messages and configs are data."""
+    """Checkpoints of strangers, messages and configs are data."""
     assert list(violations(file.read_text(encoding="utf-8"))) == []
 
 
@@ -96,5 +96,5 @@ def test_no_source_can_run_what_it_reads(file: Path) -> None:
     ],
 )
 def test_every_door_is_seen(source: str, is_bad: bool) -> None:
-    """A check that never fails would prove nothing."""
+    """A check that cannot fail proves nothing."""
     assert bool(list(violations(source))) is is_bad

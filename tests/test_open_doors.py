@@ -1,4 +1,4 @@
-"""Packages of strangers run: from the current folder, and installed with entry points.
+"""Packages of other authors run: from the current folder, and installed with entry points.
 
 No file of the product names any of them. `tests/packages` holds what docs/extending.md shows.
 """
@@ -36,7 +36,7 @@ PACKAGES = ROOT / "tests" / "packages"
 TIMEOUT_S = 100.0
 SPEC = env_spec(SPEED, GEAR)
 
-# As pip writes it: unlike `python -m`, it does not search the current folder.
+# As pip writes it; unlike `python -m`, it does not search the current folder.
 CONSOLE_SCRIPT = """
 import sys
 from seed.cli import main
@@ -47,7 +47,7 @@ if __name__ == "__main__":
 
 
 class User:
-    """A user in a folder of their own, who has nothing but the `seed` command."""
+    """A user in a folder of their own, with only the `seed` command."""
 
     def __init__(self, directory: Path) -> None:
         self.folder = directory / "work"
@@ -70,7 +70,7 @@ class User:
         )
 
     def run(self, *args: object) -> str:
-        """Returns what `seed <args>` prints on stdout; it must succeed."""
+        """Returns what `seed <args>` prints on stdout; a failure fails the test."""
         return _output_of(self.start(*args))
 
 
@@ -87,14 +87,14 @@ def user(tmp_path: Path) -> User:
 
 
 def _largest_deviation(run_dir: Path) -> float:
-    """Returns the golden check's largest value in a run that made it at least once."""
+    """Returns the largest value of the golden check in a run that made it at least once."""
     name = "policy/max_abs_log_rho_at_zero_lag"
     reports = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
     return max(report[name] for report in reports if name in report)
 
 
 def test_modules_of_the_current_folder_train_and_are_evaluated(user: User) -> None:
-    """An environment with its preset, a whole network, and an agent, side by side."""
+    """An environment with its preset, a network and an agent stand in the folder."""
     for name in ("corridor", "gru_core", "weight_decay"):
         shutil.copy(PACKAGES / f"{name}.py", user.folder)
     output = user.run(
@@ -110,7 +110,7 @@ def test_modules_of_the_current_folder_train_and_are_evaluated(user: User) -> No
 
 
 def test_installed_packages_serve_a_learner_and_an_actor(user: User) -> None:
-    """By the names of their entry points; R2D2 trains what V-trace's preset describes."""
+    """Entry points name them, and R2D2 trains with the preset of V-trace."""
     for name in ("corridor", "gru_core"):
         shutil.copy(PACKAGES / f"{name}.py", user.site)
     groups = {
@@ -138,7 +138,7 @@ def test_installed_packages_serve_a_learner_and_an_actor(user: User) -> None:
 
 
 def test_module_that_is_not_there_costs_one_line(user: User) -> None:
-    """No traceback of ours; exit code 1."""
+    """The error has no traceback, and the exit code is 1."""
     process = user.start("train", "cartpole-vtrace", "--agent", "no_such_agent:Agent")
     _, stderr = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 1
@@ -162,7 +162,7 @@ def _gru_agent(config: AgentConfig) -> Agent:
 def test_whole_network_of_a_stranger_passes_the_golden_check(
     config: AgentConfig, output: str
 ) -> None:
-    """Acting row by row equals the forward of training over all rows, across resets."""
+    """Acting row by row equals training's forward over all rows, across resets."""
     agent, num_envs = _gru_agent(config), 5
     network = with_random_weights(agent.build_network())
     acting = agent.acting_part(network)
@@ -206,7 +206,7 @@ def test_agent_of_a_stranger_changes_what_its_flag_says() -> None:
 
 
 def test_torso_of_a_stranger_sees_large_and_small_values() -> None:
-    """Features differ for 1 and 2 as well as for 1,000 and 2,000."""
+    """Features differ for 1 and 2, and for 1,000 and 2,000."""
     network = NetworkConfig(torso="tests.packages.symlog_torso:SymlogTorso", hidden_sizes=(8,))
     agent = make_agent(env_spec(SPEED), RunConfig(network=network))
     torso: Any = with_random_weights(agent.build_network()).get_submodule("core.torsos.0")

@@ -1,4 +1,4 @@
-"""A run whose learner is open to the network, as its users run it: who gets in, who does not.
+"""A run whose learner is open to the network: which actors and commands get in.
 
 One `seed train` with TLS for both sides, a token, metrics and a log in JSON serves all
 tests of this file, and one whose actors are served by processes of their own; in the end
@@ -22,7 +22,7 @@ from tests.support.processes import ENDLESS, TIMEOUT_S, Process, command
 
 
 class Fleet(NamedTuple):
-    """A run under way, with one local actor."""
+    """A run under way with one local actor."""
 
     process: Process
     run_dir: Path
@@ -34,7 +34,7 @@ class Fleet(NamedTuple):
 def fleet(
     request: pytest.FixtureRequest, certs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
-    """Starts the run; in the end checks that it stops in order and told no secret."""
+    """Starts the run; at the end checks that it stops in order and has printed no secret."""
     run_dir = tmp_path_factory.mktemp("fleet") / "run"
     process = Process(
         *("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS, "--report-every-s", 0.5),
@@ -56,7 +56,7 @@ def fleet(
 
 def _check_output(output: str, run_dir: Path, token: str) -> None:
     *lines, farewell = output.splitlines()
-    assert farewell.startswith("saved in ")  # stdout's
+    assert farewell.startswith("saved in ")  # The output of stdout.
     for line in lines:
         record = json.loads(line)
         assert set(record) == {"time", "level", "process", "message"}, line
@@ -67,7 +67,7 @@ def _check_output(output: str, run_dir: Path, token: str) -> None:
 
 
 def actor_flags(address: str, certs: Path, **changed: Path | None) -> list[str]:
-    """Returns the flags of an actor that fits, but for those given; None: left out."""
+    """Returns the flags of an actor that fits, with some replaced; None leaves a flag out."""
     flags: dict[str, Path | None] = {
         "tls_ca": certs / "ca.pem",
         "tls_cert": certs / "actor.pem",
@@ -81,7 +81,7 @@ def actor_flags(address: str, certs: Path, **changed: Path | None) -> list[str]:
 
 
 def test_remote_actor_joins_beside_the_local_one(fleet: Fleet, certs: Path) -> None:
-    """It over mutual TLS, the local one over its private socket; /metrics counts both."""
+    """The remote actor uses mutual TLS, the local one its private socket; /metrics counts both."""
     actor = Process("actor", *actor_flags(fleet.address, certs), "--metrics-port", 0)
     try:
         url = actor.read_until(r"metrics at (http://\S+)")[1]
@@ -132,7 +132,7 @@ def test_actor_that_may_not_join_ends_and_says_why(
     change: Change,
     words: str,
 ) -> None:
-    """With exit code 1 and the flag's name, at the first attempt; the run goes on."""
+    """It exits 1 with the flag's name, at the first attempt, and the run goes on."""
     assert actor_main(actor_flags(fleet.address, certs, **change(certs, other_certs))) == 1
     errors = capsys.readouterr().err
     assert re.search(f"^seed actor: {words}", errors, re.MULTILINE), errors
@@ -143,7 +143,7 @@ def test_actor_that_may_not_join_ends_and_says_why(
 def test_actor_logs_in_json_why_it_may_not_join(
     fleet: Fleet, certs: Path, other_certs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For whoever gathers the logs of a fleet."""
+    """A collector of a fleet's logs can then read it."""
     flags = actor_flags(fleet.address, certs, token_file=other_certs / "token")
     assert actor_main([*flags, "--log-format", "json"]) == 1
     record = json.loads(capsys.readouterr().err.splitlines()[-1])
@@ -154,7 +154,7 @@ def test_actor_logs_in_json_why_it_may_not_join(
 def test_health_command_needs_tls_but_no_token(
     fleet: Fleet, certs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In a container, beside the learner."""
+    """A container calls it beside the learner."""
     flags = actor_flags(fleet.address, certs, token_file=None)[2:]
     assert cli.main(["health", fleet.address, *flags]) == 0
     assert capsys.readouterr().out == "SERVING\n"
@@ -162,7 +162,7 @@ def test_health_command_needs_tls_but_no_token(
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_learner_does_not_open_itself_to_the_network(tmp_path: Path, log_format: str) -> None:
-    """Without TLS and a token it ends before anything is built, and says what to give."""
+    """Without TLS and a token it exits before anything is built, and says what is missing."""
     flags = ("--listen", "0.0.0.0:0", "--run-dir", tmp_path / "run", "--log-format", log_format)
     done = subprocess.run(
         command("learner", "cartpole-vtrace", *flags),

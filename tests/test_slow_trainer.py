@@ -1,4 +1,4 @@
-"""A trainer that is far slower than acting: what waits for it is bounded, and how old it gets.
+"""A trainer far slower than acting: what waits for it is bounded in number and in age.
 
 A whole learner and a real actor; the trainer makes an update only once acting has come to
 a halt, which is as slow as a trainer can be. docs/lag.md states the bounds checked here.
@@ -44,7 +44,7 @@ TrainIn = Literal["thread", "process"]
 
 
 class Emitted:
-    """All unrolls that acting has handed on, or is about to: its thread may stand in `put`."""
+    """All unrolls that acting has handed on, and those that its thread is about to."""
 
     def __init__(self) -> None:
         self.all: list[tuple[int, Unrolls, bool]] = []
@@ -54,7 +54,7 @@ class Emitted:
         self.is_inside = False
 
     def recording(self, put: Callable[[Any, Completed], None]) -> Callable[[Any, Completed], None]:
-        """Returns `put` such that all that it takes is known here."""
+        """Returns a `put` that also records its argument."""
 
         def recorded(training: Any, completed: Completed) -> None:
             unrolls, count = completed.unrolls, completed.unrolls.num_unrolls
@@ -84,17 +84,17 @@ class SlowRun:
 
     @property
     def num_held(self) -> int:
-        """Unrolls between acting and the trainer, those at the gate not among them."""
+        """Returns how many unrolls are between acting and trainer, without those at the gate."""
         taken = sum(len(batch) for batch in self.gate.arrived)
         return len(self.emitted.all) - taken
 
     def look(self) -> None:
-        """Takes note of what the learner reports."""
+        """Keeps what the learner reports."""
         self.report = self.learner.report()
         self.lag_max = max(self.lag_max, self.report.get("policy/lag_max", 0.0))
 
     def wait_until_acting_stands_still(self) -> None:
-        """Returns once nothing has moved for a while, with acting in the middle of `put`."""
+        """Returns once nothing has moved for a while, with acting inside `put`."""
         give_up_at = time.monotonic() + TIMEOUT_S
         seen, since = None, time.monotonic()
         while time.monotonic() < give_up_at:
@@ -109,7 +109,7 @@ class SlowRun:
         raise AssertionError(f"acting does not stand still: {seen}")
 
     def make_updates(self, check: Callable[[], None]) -> None:
-        """Lets updates through, each once acting stands still; calls `check` before each."""
+        """Lets updates through, each once acting stands still, and calls `check` before each."""
         for _ in range(NUM_UPDATES):
             self.wait_until_acting_stands_still()
             self.look()
@@ -131,7 +131,7 @@ Start = Callable[[VTraceConfig | R2D2Config, TrainIn], SlowRun]
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Starts a run; ends it, and the actor, after the test."""
+    """Starts a run, and ends it and its actor after the test."""
     gate, emitted = Gate(), Emitted()
     gate.attach(monkeypatch)
     for cls in (LocalTraining, TrainerProcess):
@@ -167,7 +167,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 def test_what_waits_for_a_slow_vtrace_trainer_is_bounded(
     start: Start, train_in: TrainIn, sample_reuse: int
 ) -> None:
-    """In number and in age; every unroll is trained on, in order, and every step counted."""
+    """It is bounded in number and age; every unroll is trained on in order, every step counted."""
     config = VTraceConfig(
         unroll_length=VTRACE.unroll_length,
         batch_size=BATCH_SIZE,
@@ -179,7 +179,7 @@ def test_what_waits_for_a_slow_vtrace_trainer_is_bounded(
     def check() -> None:
         # In the queue, which one put may overshoot; in the hands of who waits for it.
         most = config.queue_batches * BATCH_SIZE + 2 * run.emitted.largest
-        if train_in == "process":  # under way, and in the hands of who takes it out there
+        if train_in == "process":  # In the ring, and in the hands of the receiver thread.
             most += RING_PLACES + run.emitted.largest
         assert run.num_held < most
         assert run.report["queue/unrolls"] >= config.queue_batches * BATCH_SIZE
@@ -195,7 +195,7 @@ def test_what_waits_for_a_slow_vtrace_trainer_is_bounded(
 
 
 def _assert_every_step_is_counted(run: SlowRun, unroll_length: int) -> None:
-    """Of each slot the unrolls follow one another; of its open one fewer than T are counted."""
+    """The unrolls of a slot follow one another, and its open one has fewer than T rows."""
     rows = 0
     for slot in range(NUM_ENVS):
         unrolls = [one for at, one, _ in run.emitted.all if at == slot]
@@ -206,7 +206,7 @@ def _assert_every_step_is_counted(run: SlowRun, unroll_length: int) -> None:
             assert torch.equal(last, first)
         rows += sum(int((~one.steps.rows.is_first[1:]).sum()) for one in unrolls)
     steps = run.learner.counters.env_steps
-    # Slots start out of phase: each leaves out fewer than T rows once.
+    # Slots start out of phase, so each leaves out fewer than T rows once.
     assert rows <= steps < rows + 2 * NUM_ENVS * unroll_length
 
 
@@ -214,15 +214,15 @@ def _assert_every_step_is_counted(run: SlowRun, unroll_length: int) -> None:
 def test_acting_is_no_further_ahead_of_a_slow_r2d2_trainer_than_its_ratio_allows(
     start: Start, train_in: TrainIn
 ) -> None:
-    """The replay holds its capacity at most, and what is sampled is no older than that."""
+    """The replay holds its capacity at most, and no sample is older than that."""
     run = start(R2D2, train_in)
     ratio, period = REPLAY.samples_per_insert, R2D2.period
-    # Blocks of an environment before its first sequence is whole.
+    # Blocks of an environment before its first whole sequence.
     blocks_first = math.ceil(R2D2.num_rows / period)
     under_way = 2 * RING_PLACES if train_in == "process" else 0
 
     def check() -> None:
-        sampled = BATCH_SIZE * (run.gate.see() + 3)  # two are loaded ahead, one is being drawn
+        sampled = BATCH_SIZE * (run.gate.see() + 3)  # Two are loaded ahead, and one is being drawn.
         owed = max(TOLERANCE_BATCHES * BATCH_SIZE, ratio * run.emitted.largest)
         inserted = REPLAY.replay_min_size + (sampled + owed) / ratio
         in_hand = run.emitted.largest + under_way

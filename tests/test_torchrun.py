@@ -1,4 +1,4 @@
-"""Two learners as torchrun starts them: one run, one set of files, restarted together."""
+"""Two learners under torchrun: one run, one set of files, and a restart together."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from learner.config.config_file import load_config
 
 TIMEOUT_S = 150.0
 
-# One of the two trains with the other, and learns of its end by itself.
+# One of the two trains with the other, and sees its end by itself.
 READY = r"learner 0: .*[1-9]\d* updates.* 2 actors, 64 envs"
 
 
@@ -35,7 +35,7 @@ def torchrun(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         text=True,
     )
     yield process
-    process.terminate()  # it ends its learners, and they what is theirs
+    process.terminate()  # torchrun ends its learners, and they end their actors.
     process.wait(TIMEOUT_S)
 
 
@@ -54,7 +54,7 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
 def test_learner_that_dies_is_restarted_with_the_others(
     tmp_path: Path, torchrun: subprocess.Popen[str]
 ) -> None:
-    """From the last checkpoint, with the counters of all; the run has one set of files."""
+    """The run goes on from the last checkpoint with all counters, and has one set of files."""
     run_dir = tmp_path / "run"
     doomed = read_until(torchrun, r"learner 1: trainer is process (\d+)")[1]
     read_until(torchrun, r"learner 0: saved")
@@ -68,7 +68,7 @@ def test_learner_that_dies_is_restarted_with_the_others(
 
     reports = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     steps = [report["env_steps"] for report in reports]
-    # Down once, to where the checkpoint was.
+    # The count falls once, to that of the checkpoint.
     assert [after for before, after in pairwise(steps) if after < before] == [resumed]
     checkpoint = load_checkpoint(run_dir / "checkpoints")
     assert checkpoint.state["env_steps"] > resumed

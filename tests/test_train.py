@@ -30,7 +30,7 @@ def _reports(run_dir: Path) -> list[dict[str, float]]:
 
 @pytest.fixture
 def processes() -> Iterator[list[Process]]:
-    """Collects processes to be killed whatever happens to the test."""
+    """Collects processes, and kills them also after a failed test."""
     started: list[Process] = []
     yield started
     for process in started:
@@ -64,7 +64,7 @@ def replay_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_run_completes_and_leaves_its_files(tmp_path: Path) -> None:
-    """With learning rate 0 a run ends at its budget; nothing in it lags behind the records."""
+    """With learning rate 0 a run ends at its budget, and its files agree with its records."""
     run_dir = tmp_path / "run"
     done = _run(
         *("train", "cartpole-vtrace", "--run-dir", run_dir, "--json"),
@@ -82,7 +82,7 @@ def test_run_completes_and_leaves_its_files(tmp_path: Path) -> None:
         if "policy/max_abs_log_rho_at_zero_lag" in report
     ]
     assert deviations and max(deviations) < 1e-4
-    # Weights that never change: nothing may tell target from behaviour policy.
+    # The weights never change, so target and behaviour policy are equal.
     assert max(abs(r["policy/log_rho_mean"]) for r in reports if "policy/log_rho_mean" in r) < 1e-4
     assert (run_dir / "config.yaml").exists()
     assert list(run_dir.glob("events.out.tfevents*"))
@@ -114,7 +114,7 @@ def test_sigterm_saves_and_resume_goes_on(tmp_path: Path, processes: list[Proces
 
 
 def test_replay_holds_as_many_sequences_as_asked_for(tmp_path: Path) -> None:
-    """Once full, new ones take the place of the oldest."""
+    """Once the replay is full, new sequences replace the oldest."""
     done = _run(
         *("train", "memory-r2d2", "--run-dir", tmp_path / "run", "--report-every-s", 0.5),
         *("--replay-capacity", 250, "--total-env-steps", 10_000, *IN_THREAD),
@@ -169,7 +169,7 @@ def test_run_survives_changes_and_damage_to_its_replay(
 
 
 def test_run_killed_during_its_first_save_starts_again(tmp_path: Path) -> None:
-    """What a supervisor does: the same command, with --resume; there is nothing to resume."""
+    """A supervisor gives the same command with --resume, and there is nothing to resume."""
     (tmp_path / "checkpoints" / ".tmp-7").mkdir(parents=True)
     flags = ("--run-dir", tmp_path, "--resume", "--total-env-steps", 1_000, *IN_THREAD)
     done = _run("train", "cartpole-vtrace", *flags, "--json")
@@ -198,7 +198,7 @@ def test_refused_resume_changes_nothing(tmp_path: Path, finished_run: Path) -> N
 def test_learner_and_actor_in_two_terminals_survive_a_restart(
     tmp_path: Path, processes: list[Process]
 ) -> None:
-    """Over TCP; the learner is killed and resumed, the actor finds it again by itself."""
+    """Over TCP; the learner is killed and resumed, and the actor finds it again by itself."""
     run_dir = tmp_path / "run"
     flags = (*("--run-dir", run_dir), *ENDLESS, "--report-every-s", 0.5, "--checkpoint-every-s", 1)
     learner = Process("learner", "cartpole-vtrace", *flags, "--listen", "127.0.0.1:0")
@@ -268,8 +268,8 @@ def test_any_gymnasium_id_works_by_itself(tmp_path: Path) -> None:
     assert result["eval_episodes"] == len(result["returns"]) == 5
 
 
-def test_run_whose_loss_is_no_number_any_more_ends_with_the_reason(tmp_path: Path) -> None:
-    """A learning rate that no network survives: exit code 1, the batches, no traceback."""
+def test_run_whose_loss_is_not_finite_ends_with_the_reason(tmp_path: Path) -> None:
+    """With a far too high learning rate it exits 1, writes the batches, and has no traceback."""
     run_dir = tmp_path / "run"
     done = _run(
         *("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS),
@@ -290,7 +290,7 @@ def test_trainer_that_raises_ends_the_run_with_its_traceback(
     capsys: pytest.CaptureFixture[str],
     train_in: str,
 ) -> None:
-    """Wherever it runs, its error is printed and gives exit code 1; nothing hangs."""
+    """On a thread or in a process, its error is printed, the exit code is 1, and nothing hangs."""
     monkeypatch.setattr(VTraceAgent, "loss", explode)
     monkeypatch.setattr(
         "learner.training.process.handle.run_trainer_process", run_exploding_trainer
@@ -306,7 +306,7 @@ def test_trainer_that_raises_ends_the_run_with_its_traceback(
 def test_trainer_process_that_is_killed_ends_the_run(
     tmp_path: Path, processes: list[Process]
 ) -> None:
-    """Out of memory, say: the run says so and ends with exit code 1, rather than hang."""
+    """The run says so and exits 1; the system may kill it for want of memory."""
     process = Process(
         *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run", *ENDLESS),
         *("--report-every-s", 0.5, "--checkpoint-every-s", 1),
@@ -323,7 +323,7 @@ def test_trainer_process_that_is_killed_ends_the_run(
 def test_run_goes_on_when_an_ingress_process_is_killed(
     tmp_path: Path, processes: list[Process]
 ) -> None:
-    """Another takes its place and its actor back; SIGTERM then ends everything in order."""
+    """Another one takes its place and gets its actor back; SIGTERM then ends all in order."""
     run_dir = tmp_path / "run"
     process = Process(
         *("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS, "--report-every-s", 0.5),

@@ -1,4 +1,4 @@
-"""A learner of a few lines: real gRPC, actions by a function, scripted refusals."""
+"""A learner of a few lines: real gRPC, a function for a policy, and refusals that a test sets."""
 
 import contextlib
 import json
@@ -26,12 +26,12 @@ Policy = Callable[[EnvOutputs], np.ndarray]
 
 
 def stay_still(outputs: EnvOutputs) -> np.ndarray:
-    """Action 0 for every environment."""
+    """Returns action 0 for every environment."""
     return np.zeros(len(outputs.rewards), np.int64)
 
 
 class FakeLearner(pb_grpc.InferenceServicer):
-    """Serves a task and a policy; keeps what it was sent."""
+    """Serves a task and a policy, and keeps every message that it receives."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class FakeLearner(pb_grpc.InferenceServicer):
         self.streams_ended = threading.Semaphore(0)
         """Released at the end of each stream, also of one that broke off."""
         self.streams_closed = 0
-        """Streams that their actor ended in order."""
+        """Streams that their actor closed in order."""
         self._policy = policy
         self._refusal = refusal
 

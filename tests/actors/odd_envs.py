@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-# Gymnasium's types do not know bool, of which MinAtar's observations are.
+# Gymnasium's types do not know bool, the dtype of MinAtar's observations.
 _BOOLEANS = spaces.Box(0, 1, (2, 2), bool)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
@@ -72,7 +72,7 @@ class TupleOfKinds(gymnasium.Env):
 
 
 class Fragile(gymnasium.Env):
-    """Counts its steps from 1; raises at the `fails_at`-th; never ends by itself."""
+    """Counts its steps from 1; raises at step `fails_at`; never ends an episode by itself."""
 
     observation_space = spaces.Box(0, np.inf, (), np.float32)
     action_space = spaces.Discrete(2)
@@ -97,7 +97,7 @@ class Fragile(gymnasium.Env):
 
 
 class NeverCloses(Fragile):
-    """Does not come back from `close`."""
+    """Its `close` never returns."""
 
     def close(self) -> None:
         threading.Event().wait()

@@ -30,7 +30,7 @@ _VIDEO = {"video": Path("x.mp4")}
     ],
 )
 def test_flags_that_cannot_work_are_refused_by_name(flags: dict[str, Any], reason: str) -> None:
-    """Before anything is connected or made."""
+    """The refusal comes before the actor connects or makes an environment."""
     with pytest.raises(ConfigError, match=f"^{reason}"):
         ActorArgs(**{"learner": "127.0.0.1:1", **flags})
 

@@ -123,7 +123,7 @@ def test_rewards_are_raw() -> None:
 
 
 def test_every_argument_of_the_emulator_is_set_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No default of ale-py decides anything, so that none can change under us."""
+    """No default of ale-py decides anything, so no change of a default can change a run."""
     passed: dict[str, Any] = {}
 
     class Emulator(AtariVectorEnv):

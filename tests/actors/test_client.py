@@ -22,7 +22,7 @@ _TIMEOUT_S = 10
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
-    """A Unix socket of this test's own."""
+    """Returns the address of a Unix socket that only this test uses."""
     return f"unix:{tmp_path}/learner.sock"
 
 
@@ -33,7 +33,7 @@ def _group(env_id: str = "seed/Catch-v0", num_envs: int = 2) -> tuple[EnvGroup, 
 
 
 def test_steps_reach_the_learner_and_actions_come_back(address: str) -> None:
-    """Everything in a step and in the hello survives the way to the learner and back."""
+    """Every field of a step and of the hello reaches the learner, and the actions come back."""
     learner = FakeLearner(policy=lambda outputs: np.array([2, 1]))
     group, hello = _group()
     with (
@@ -55,7 +55,7 @@ def test_steps_reach_the_learner_and_actions_come_back(address: str) -> None:
 
 
 def test_learner_that_shares_no_memory_gets_steps_by_grpc(address: str) -> None:
-    """An older one, or one on another machine: it is asked, and does not say."""
+    """The client asks; an older learner, or one on another machine, does not offer memory."""
     group, hello = _group()
     with (
         serving(FakeLearner(policy=lambda outputs: np.array([2, 1])), address),
@@ -67,10 +67,10 @@ def test_learner_that_shares_no_memory_gets_steps_by_grpc(address: str) -> None:
         assert (index, actions.tolist()) == (0, [2, 1])
 
 
-def test_memory_that_cannot_be_opened_is_done_without(
+def test_actor_uses_grpc_where_the_memory_cannot_be_opened(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In another container the paths are nobody's, or something else's."""
+    """In another container the offered paths do not exist, or are other files."""
     file = tmp_path / "file"
     file.write_text("something else")
     link = tmp_path / "link"
@@ -95,7 +95,7 @@ def test_messages_larger_than_grpcs_default_limit_travel(address: str) -> None:
 
 
 def test_answer_larger_than_the_spec_allows_is_refused(address: str) -> None:
-    """A learner gone wild cannot make an actor take in more than its actions."""
+    """A broken learner cannot make an actor read more than its actions take."""
     group, hello = _group()
     with (
         serving(FakeLearner(policy=lambda outputs: np.zeros(100_000)), address),
@@ -108,7 +108,7 @@ def test_answer_larger_than_the_spec_allows_is_refused(address: str) -> None:
 
 
 def test_step_larger_than_the_spec_allows_is_not_sent(address: str) -> None:
-    """An environment whose observations outgrow its spec is told so."""
+    """The environment whose observations outgrow its spec gets the error."""
     _, hello = _group("seed/Null-v0")
     too_many, _ = _group("seed/Null-v0", num_envs=100)
     with (
@@ -122,7 +122,7 @@ def test_step_larger_than_the_spec_allows_is_not_sent(address: str) -> None:
 
 
 def test_task_is_fetched(address: str) -> None:
-    """GetTask says what to run."""
+    """GetTask tells the actor what to run."""
     with serving(FakeLearner("CartPole-v1"), address), open_channel(address) as channel:
         assert fetch_task(channel, pb.ROLE_TRAIN, _TIMEOUT_S).env_id == "CartPole-v1"
 
@@ -152,7 +152,7 @@ def test_task_without_environments_is_refused(address: str) -> None:
 
 
 def test_absent_learner_is_unavailable(address: str) -> None:
-    """Nobody at the socket is an error that waiting may cure."""
+    """A socket that no process serves is an error that waiting may cure."""
     with open_channel(address) as channel, pytest.raises(LearnerUnavailableError):
         fetch_task(channel, pb.ROLE_TRAIN, _TIMEOUT_S)
 
@@ -169,7 +169,7 @@ def test_absent_learner_is_unavailable(address: str) -> None:
 def test_refused_hello_raises_with_the_learners_reason(
     address: str, refusal: SpecError, error: type[Exception]
 ) -> None:
-    """The status that ended the stream becomes an error of ours with its details."""
+    """The status that ended the stream becomes an error of `seed.errors` with its details."""
     _, hello = _group()
     with (
         serving(FakeLearner(refusal=refusal), address),
@@ -226,7 +226,7 @@ def test_learner_that_does_not_welcome_in_time_is_unavailable(address: str) -> N
 
 
 def test_close_lets_the_learner_see_the_end_of_the_stream(address: str) -> None:
-    """Leaving the context ends the learner's request iterator, not only the socket."""
+    """Leaving the context ends the learner's request iterator, and not only the socket."""
     learner = FakeLearner()
     group, hello = _group()
     with serving(learner, address), open_channel(address, hello) as channel:

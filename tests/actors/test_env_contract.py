@@ -1,4 +1,4 @@
-"""Every kind of environment against tests/env_contract.py: one line each."""
+"""Every kind of environment keeps the contract of tests/env_contract.py; each is one line here."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import tests.actors.odd_envs  # noqa: F401 - registers odd/*
 from seed.env_config import AtariConfig, EnvConfig
 from tests.env_contract import CHECKS
 
-# Games are cut after 60 steps, for ends within a short rollout.
+# Games are cut after 60 steps, so that a short rollout holds ends of episodes.
 _ATARI = AtariConfig(max_frames_per_episode=240)
 _BREAKOUT = AtariConfig(
     max_frames_per_episode=600, life_loss_terminal=True, full_action_space=False, noop_max=10

@@ -1,4 +1,4 @@
-"""actors/envs.py: settings and ids to environments, and what is refused."""
+"""actors/envs.py makes environments from settings and ids, and refuses wrong ones."""
 
 import json
 
@@ -12,7 +12,7 @@ from seed.errors import ConfigError
 
 
 def test_settings_of_a_learner_are_decoded() -> None:
-    """Nested settings reach the config; the task's id is the one that counts."""
+    """Nested settings reach the config, and the task's id replaces the one in the settings."""
     settings = json.dumps({"atari": {"life_loss_terminal": True}, "env_id": "ignored"})
     config = decode_settings("ALE/Pong-v5", settings)
     assert config == EnvConfig(env_id="ALE/Pong-v5", atari=AtariConfig(life_loss_terminal=True))
@@ -49,13 +49,13 @@ def test_unknown_id_is_refused_with_a_hint(env_id: str, hint: str) -> None:
 
 
 def test_module_in_an_id_is_imported() -> None:
-    """ "module:Env-v0" makes environments that another package registers."""
+    """An id "module:Env-v0" makes environments that another package registers."""
     env = make_vector_env(EnvConfig(env_id="tests.actors.odd_envs:odd/NestedDict-v0"), num_envs=2)
     assert env.num_envs == 2
 
 
 def test_keyword_arguments_reach_the_environment() -> None:
-    """env_kwargs are those of gymnasium.make."""
+    """env_kwargs reach `gymnasium.make`."""
     config = EnvConfig(env_id="FrozenLake-v1", env_kwargs='{"map_name": "8x8"}')
     group = make_group(config, index=0, num_envs=1, base_seed=1)
     assert group.spec.observations[0].num_values == 64

@@ -41,7 +41,7 @@ def _play(group: EnvGroup, num_steps: int) -> list:
 
 
 def test_row_after_an_end_is_first_and_has_no_reward() -> None:
-    """The reset row carries neither the reward nor the flags of what came before."""
+    """The reset row carries neither the reward nor the flags of the row before."""
     script = Scripted(([1, 2], [0, 1], [0, 0]), ([1, 9], [0, 0], [1, 0]), ([9, 4], [0, 0], [0, 0]))
     rows = _play(EnvGroup(script, index=0, rng_seed=1), 3)
     assert [row.is_first.tolist() for row in rows] == [
@@ -55,7 +55,7 @@ def test_row_after_an_end_is_first_and_has_no_reward() -> None:
 
 
 def test_episode_is_reported_with_its_last_row() -> None:
-    """Return and length count each reward and action once, and none of the reset row."""
+    """Return and length count each reward and action once, and skip the reset row."""
     script = Scripted(
         ([1, 2], [0, 1], [0, 0]),
         ([1, 9], [0, 0], [1, 0]),
@@ -73,7 +73,7 @@ def test_episode_is_reported_with_its_last_row() -> None:
 
 
 def test_game_that_outlives_terminated_is_reported_when_the_next_begins() -> None:
-    """With info["is_first"] a terminated row neither ends the statistics nor resets."""
+    """With info["is_first"] a terminated row neither ends the statistics nor resets them."""
     script = Scripted(
         ([1], [1], [0], [0]), ([2], [0], [0], [0]), ([3], [1], [0], [0]), ([9], [0], [0], [1])
     )
@@ -90,7 +90,7 @@ def test_returns_are_summed_in_double_precision() -> None:
 
 
 def test_only_the_first_reset_is_seeded_and_resets_forget_statistics() -> None:
-    """A reset in mid-episode starts from zero and reports nothing."""
+    """A reset in the middle of an episode starts from zero and reports nothing."""
     script = Scripted(([1], [0], [0]), ([2], [1], [0]))
     group = EnvGroup(script, index=0, rng_seed=5)
     _play(group, 1)
@@ -100,7 +100,7 @@ def test_only_the_first_reset_is_seeded_and_resets_forget_statistics() -> None:
 
 
 def test_environment_error_names_the_group_and_keeps_its_cause() -> None:
-    """What a native environment raises ends as EnvironmentFailedError, chained."""
+    """A native environment's exception becomes the cause of an EnvironmentFailedError."""
     group = EnvGroup(Scripted(([1], [0], [0])), index=3, rng_seed=1)
     _play(group, 1)
     with pytest.raises(EnvironmentFailedError, match="group 3: IndexError") as caught:
@@ -109,7 +109,7 @@ def test_environment_error_names_the_group_and_keeps_its_cause() -> None:
 
 
 def test_other_autoreset_modes_are_refused() -> None:
-    """SAME_STEP hides the last observation, so it cannot be served."""
+    """SAME_STEP hides the last observation of an episode, so the group refuses it."""
     script = Scripted(([1], [0], [0]))
     script.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
     with pytest.raises(SpecError, match="autoreset_mode: expected"):

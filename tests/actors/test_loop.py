@@ -1,4 +1,4 @@
-"""actors/loop.py, with a function in the place of a learner."""
+"""actors/loop.py, with a function as its learner."""
 
 import collections
 import threading
@@ -15,7 +15,7 @@ from seed.wire import EnvOutputs
 
 
 class FunctionPolicy:
-    """Answers with action 0; sets `stop`, or hangs up, after `num_answers`."""
+    """Answers with action 0; sets `stop`, or ends the connection, after `num_answers`."""
 
     def __init__(
         self, num_answers: int, stop: threading.Event | None = None, newest_first: bool = False
@@ -27,13 +27,13 @@ class FunctionPolicy:
         self._newest_first = newest_first
 
     def send(self, outputs: EnvOutputs) -> None:
-        """Keeps the outputs until they are answered."""
+        """Keeps the outputs until `receive` answers them."""
         assert outputs.group not in [waiting.group for waiting in self._waiting]
         self.sent.append(outputs)
         self._waiting.append(outputs)
 
     def receive(self) -> tuple[int, np.ndarray]:
-        """Answers the oldest or newest outputs that wait."""
+        """Answers the oldest or the newest outputs that wait."""
         if self._answers_left == 0:
             raise LearnerUnavailableError("hung up")
         self._answers_left -= 1
@@ -52,7 +52,7 @@ def _groups(*sizes: int) -> list[EnvGroup]:
 
 
 def test_all_groups_start_before_any_is_answered() -> None:
-    """Every group's reset is on its way first, then groups take turns."""
+    """Every group sends its reset before the loop receives; then the groups take turns."""
     stop = threading.Event()
     policy = FunctionPolicy(num_answers=4, stop=stop)
     run_loop(_groups(2, 3), policy, stop)
@@ -68,7 +68,7 @@ def test_all_groups_start_before_any_is_answered() -> None:
 
 
 def test_group_that_is_answered_is_the_one_stepped() -> None:
-    """Answers may come in another order than sent."""
+    """Answers may come in another order than the steps were sent in."""
     stop = threading.Event()
     policy = FunctionPolicy(num_answers=3, stop=stop, newest_first=True)
     run_loop(_groups(1, 1), policy, stop)

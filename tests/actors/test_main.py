@@ -20,7 +20,7 @@ _TIMEOUT_S = 30
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
-    """A Unix socket of this test's own."""
+    """Returns the address of a Unix socket that only this test uses."""
     return f"unix:{tmp_path}/learner.sock"
 
 
@@ -35,7 +35,7 @@ def _start(address: str, *flags: str) -> subprocess.Popen:
 
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_closes_the_stream_and_exits_0(address: str, signal_number: int) -> None:
-    """The learner sees the stream end, and the user no traceback."""
+    """The learner sees the end of the stream, and the user sees no traceback."""
     with serving(learner := FakeLearner(), address):
         process = _start(address)
         assert learner.stepped.wait(_TIMEOUT_S)
@@ -48,7 +48,7 @@ def test_signal_closes_the_stream_and_exits_0(address: str, signal_number: int) 
 
 
 def test_sigterm_ends_a_wait_for_a_silent_learner(address: str) -> None:
-    """An answer that does not come keeps no actor alive."""
+    """An actor that waits for an answer still ends at SIGTERM."""
     asked, silence = threading.Event(), threading.Event()
 
     def never(outputs: EnvOutputs) -> np.ndarray:
@@ -85,7 +85,7 @@ def test_workers_end_with_their_actor(address: str, signal_number: int) -> None:
 
 
 def test_actor_ends_with_its_parent_if_told_to(address: str) -> None:
-    """A parent killed by kill -9 leaves no actor behind."""
+    """An actor whose parent is killed with SIGKILL ends by itself."""
     start = (
         "import os, subprocess, sys; "
         "subprocess.run([sys.executable, '-m', 'actors', '--exit-with-parent', "
@@ -100,7 +100,7 @@ def test_actor_ends_with_its_parent_if_told_to(address: str) -> None:
 
 
 def test_actor_ends_if_its_parent_has_gone_before_it_could_look(address: str) -> None:
-    """Killed while the actor was still starting, which takes seconds: nobody would end it."""
+    """The parent was killed while the actor still started, which takes seconds."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     process = _start(address, "--exit-with-parent", str(gone.pid))
@@ -131,7 +131,7 @@ def test_unknown_environment_exits_1_with_a_message(
 def test_environment_that_keeps_raising_exits_1_with_its_traceback(
     address: str, workers: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The one error whose traceback is the user's to read, also if it was raised in a worker."""
+    """Of all errors this one shows its traceback, also where a worker raised it."""
     learner = FakeLearner(
         "tests.actors.odd_envs:odd/Fragile-v0", settings={"env_kwargs": '{"fails_at": 1}'}
     )
@@ -152,7 +152,7 @@ def test_environment_that_keeps_raising_exits_1_with_its_traceback(
     ],
 )
 def test_bad_flags_exit_2(flags: list[str]) -> None:
-    """The parser tells usage errors; test_args.py has the rest of them."""
+    """The parser reports usage errors; test_args.py tests the rest of them."""
     with pytest.raises(SystemExit) as caught:
         main(flags)
     assert caught.value.code == 2

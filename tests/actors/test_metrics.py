@@ -21,7 +21,7 @@ STEPS = 20
 
 
 def scrape(url: str) -> dict[str, float]:
-    """Returns name -> value, without when each was made."""
+    """Returns name -> value, without the times at which the metrics were made."""
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         found = {s.name: s.value for family in families for s in family.samples}
@@ -29,7 +29,7 @@ def scrape(url: str) -> dict[str, float]:
 
 
 def test_steps_games_and_waits_are_counted(tmp_path: Path) -> None:
-    """Only actions count as steps: not the row that starts an episode."""
+    """Only actions count as steps; the row that starts an episode is no step."""
     stop = threading.Event()
     seen: list[dict[str, float]] = []
     metrics = ActorMetrics("127.0.0.1", 0)

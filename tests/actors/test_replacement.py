@@ -1,4 +1,4 @@
-"""actors/replacement.py: one environment's restarts; test_vectorisation.py has those of several."""
+"""actors/replacement.py restarts one environment; test_vectorisation.py restarts several."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.actors.odd_envs import Fragile
 
 
 def test_step_after_an_end_resets() -> None:
-    """It ignores its action and carries neither reward nor flags."""
+    """The step ignores its action, and its row carries neither reward nor flags."""
     env = ReplacedOnError(lambda: Fragile(fails_at=0, ends_at=2), index=0)
     assert env.reset() == 0
     rows = [env.step(0) for _ in range(4)]
@@ -23,7 +23,7 @@ def test_step_after_an_end_resets() -> None:
 
 
 def test_failed_environment_is_closed_and_another_one_made_at_once() -> None:
-    """A simulator that fell over holds no memory while its successor runs."""
+    """A failed simulator frees its memory before its successor runs."""
 
     class Closing(Fragile):
         is_closed = False
@@ -47,7 +47,7 @@ def test_failed_environment_is_closed_and_another_one_made_at_once() -> None:
 
 
 def test_giving_up_names_environment_and_step() -> None:
-    """Where a simulator falls over is the first thing that its author asks."""
+    """The error names the step, since the author of the simulator needs it first."""
     env = ReplacedOnError(lambda: Fragile(fails_at=3), index=7)
     env.reset()
     wanted = (
@@ -60,7 +60,7 @@ def test_giving_up_names_environment_and_step() -> None:
 
 
 def test_reset_in_mid_episode_starts_a_new_one() -> None:
-    """A new learner's first step is not taken for the end of the old one's episode."""
+    """The first step under a new learner does not end the episode of the old learner."""
     env = ReplacedOnError(lambda: Fragile(fails_at=0, ends_at=1), index=0)
     env.reset()
     assert env.step(0)[2]
@@ -68,8 +68,8 @@ def test_reset_in_mid_episode_starts_a_new_one() -> None:
     assert env.step(0) == (1, 1.0, True, False)
 
 
-def test_reward_that_is_no_number_is_a_failure() -> None:
-    """It is the environment's fault, not that of the batch that it would go to."""
+def test_reward_that_is_not_a_number_is_a_failure() -> None:
+    """The environment is replaced, and the reward reaches no batch."""
 
     class Rewardless(Fragile):
         def step(self, action: int) -> tuple[Any, Any, bool, bool, dict]:
@@ -83,7 +83,7 @@ def test_reward_that_is_no_number_is_a_failure() -> None:
 
 @pytest.mark.parametrize("where", ["reset", "step"])
 def test_errors_of_seed_pass(where: str) -> None:
-    """What a user can mend is told at once; a new environment would not cure it."""
+    """A user can mend these errors, and a new environment would raise them again."""
 
     class Refusing(Fragile):
         def reset(self, **kwargs: Any) -> tuple[Any, dict]:

@@ -1,4 +1,4 @@
-"""actors/session.py: one set of environments through tasks, losses and returns."""
+"""actors/session.py takes one set of environments through tasks, lost learners and returns."""
 
 import dataclasses
 import itertools
@@ -21,7 +21,7 @@ _TIMEOUT_S = 20
 
 
 class _Background:
-    """An actor in a thread of its own."""
+    """Runs an actor in a thread of its own."""
 
     def __init__(self, args: ActorArgs) -> None:
         self.error: BaseException | None = None
@@ -48,7 +48,7 @@ def _args(address: str) -> ActorArgs:
 def test_actor_reconnects_after_learner_restart_with_fresh_episodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new learner on the same socket meets the same run id and environments, reset."""
+    """A new learner on the same socket gets the same run id and environments, after a reset."""
     groups_made = []
     make_group = actors.session.make_group
     monkeypatch.setattr(
@@ -93,7 +93,7 @@ def test_actor_waits_for_a_learner_that_is_not_there_yet(tmp_path: Path) -> None
 
 
 def test_actor_goes_on_to_the_next_of_its_learners(tmp_path: Path) -> None:
-    """Those that train together: whichever it began with, it ends with the one that is left."""
+    """The actor tries its learners in turn until one answers, wherever it begins."""
     here, there = (f"unix:{tmp_path}/{name}.sock" for name in ("here", "there"))
     learner, other = FakeLearner(), FakeLearner()
     with serving(learner, here):
@@ -113,16 +113,16 @@ def test_every_one_of_an_actors_learners_is_checked(tmp_path: Path) -> None:
 
 
 def test_actors_spread_over_their_learners() -> None:
-    """Each begins with one of them, by chance."""
+    """Each actor begins with a learner that it draws by chance."""
     args = _args("127.0.0.1:1,127.0.0.1:2")
     firsts = {actors.session.ActorSession(args).address for _ in range(60)}
     assert firsts == set(args.addresses)
 
 
-def test_learner_that_is_there_but_lets_nobody_in_ends_the_actor(
+def test_learner_that_refuses_every_connection_ends_the_actor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once the reason is known, waiting cannot cure it."""
+    """Waiting cannot cure a reason that is known, such as a wrong certificate."""
     asked = []
 
     def problem_of(address: str, security: Security) -> AccessError:
@@ -137,7 +137,7 @@ def test_learner_that_is_there_but_lets_nobody_in_ends_the_actor(
 
 
 def test_user_overrides_the_group_sizes_of_the_task(tmp_path: Path) -> None:
-    """Flags win over what the learner asks for."""
+    """The actor's flags win over the group sizes that the learner asks for."""
     address = f"unix:{tmp_path}/learner.sock"
     with serving(learner := FakeLearner(), address):
         actor = _Background(dataclasses.replace(_args(address), envs_per_group=3, num_groups=1))
@@ -147,7 +147,7 @@ def test_user_overrides_the_group_sizes_of_the_task(tmp_path: Path) -> None:
 
 
 def test_bad_task_ends_the_actor(tmp_path: Path) -> None:
-    """Settings that cannot work are no reason to wait."""
+    """Settings that cannot work raise an error at once, since waiting cannot cure them."""
     address = f"unix:{tmp_path}/learner.sock"
     learner = FakeLearner(settings={"colour": "red"})
     with (

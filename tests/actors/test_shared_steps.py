@@ -40,7 +40,7 @@ _OUTPUTS = EnvOutputs(
 
 
 class _Learner:
-    """Makes memory and pipes, as `LocalSteps` does."""
+    """Makes memory and pipes as `LocalSteps` does."""
 
     def __init__(self) -> None:
         self.file = make_file(_HELLO.spec, _HELLO.group_sizes)
@@ -58,7 +58,7 @@ class _Learner:
 
 @pytest.fixture
 def learner() -> Iterator[_Learner]:
-    """One that offers memory."""
+    """A learner that offers memory."""
     learner = _Learner()
     yield learner
     learner.close()
@@ -66,7 +66,7 @@ def learner() -> Iterator[_Learner]:
 
 @pytest.fixture
 def shared(learner: _Learner) -> Iterator[SharedSteps]:
-    """What an actor made of the offer."""
+    """The actor's end of the memory that the learner offered."""
     shared = open_shared(learner.metadata, _HELLO)
     assert shared is not None
     yield shared
@@ -74,7 +74,7 @@ def shared(learner: _Learner) -> Iterator[SharedSteps]:
 
 
 def test_step_lies_in_the_memory_of_its_group(learner: _Learner, shared: SharedSteps) -> None:
-    """The notice says which group it is and how many episodes ended."""
+    """The notice holds the group's number and how many episodes ended."""
     shared.send(_OUTPUTS)
     notices = [StepNotice(*fields) for fields in STEPS.read(learner.steps)]
     assert [(notice.group, notice.num_episodes) for notice in notices] == [(1, 1)]
@@ -84,7 +84,7 @@ def test_step_lies_in_the_memory_of_its_group(learner: _Learner, shared: SharedS
 
 
 def test_answers_come_in_the_order_of_their_notices(learner: _Learner, shared: SharedSteps) -> None:
-    """Two that are read at once are two answers."""
+    """Two answers that are read at once stay two answers."""
     learner.groups[0].answer(np.array([1, 2]))
     learner.groups[1].answer(np.array([3, 0, 1]))
     ANSWERS.write(learner.answers, [AnswerNotice(1), AnswerNotice(0)])
@@ -96,19 +96,19 @@ def test_answers_come_in_the_order_of_their_notices(learner: _Learner, shared: S
 
 
 def test_no_answer_in_time_is_none(shared: SharedSteps) -> None:
-    """So that a signal is noticed between two waits."""
+    """The call returns None in time, so that the actor notices a signal between two waits."""
     assert shared.receive(0.01) is None
 
 
 def test_offer_that_cannot_be_opened_is_logged_and_gone_without(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The learner may be in another container, whose files are not seen here."""
+    """The learner may run in another container, where its files have other paths."""
     path = str(tmp_path / "none")
     assert open_shared([(MEMORY_METADATA, f"{path} {path} {path}")], _HELLO) is None
     assert "no memory is shared with the learner" in caplog.text
 
 
 def test_learner_that_offers_no_memory_gets_none() -> None:
-    """Other metadata means nothing here."""
+    """The client ignores all other metadata."""
     assert open_shared([("user-agent", "x")], _HELLO) is None

@@ -1,4 +1,4 @@
-"""actors/spaces.py: spaces to specs, and batched observations to leaves."""
+"""actors/spaces.py turns spaces into specs, and batched observations into leaves."""
 
 import math
 
@@ -12,7 +12,7 @@ from seed.specs import ArraySpec
 
 _ACTION = spaces.Discrete(2)
 
-# Gymnasium's types do not know bool, of which MinAtar's observations are.
+# Gymnasium's types do not know bool, the dtype of MinAtar's observations.
 _BOOLEANS = spaces.Box(0, 1, (2,), bool)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
@@ -51,7 +51,7 @@ _BOOLEANS = spaces.Box(0, 1, (2,), bool)  # pyright: ignore[reportCallIssue, rep
     ids=lambda value: repr(value) if isinstance(value, spaces.Space) else "",
 )
 def test_plain_space_is_one_leaf(space: spaces.Space, leaf: ArraySpec) -> None:
-    """dtype, shape, values and bounds of each supported kind reach the spec."""
+    """The dtype, shape, values and bounds of each supported kind reach the spec."""
     assert SpaceAdapter(space, _ACTION).spec.observations == (leaf,)
 
 
@@ -110,6 +110,6 @@ def test_unsupported_observation_leaf_is_refused_by_name() -> None:
 
 
 def test_unsupported_dtype_is_refused_by_name() -> None:
-    """uint64 has no meaning on the wire; the error names the leaf."""
+    """The wire has no uint64; the error names the leaf."""
     with pytest.raises(SpecError, match=r"observation.dtype: expected one of"):
         SpaceAdapter(spaces.Box(0, 9, (1,), np.uint64), _ACTION)

@@ -1,4 +1,4 @@
-"""actors/vectorisation.py: environments that fail are replaced, up to a point."""
+"""actors/vectorisation.py replaces environments that fail, a limited number of times."""
 
 import logging
 from typing import Any
@@ -18,7 +18,7 @@ _ACTIONS = np.zeros(1, np.int64)
 def test_failed_step_ends_its_episode_as_truncated_and_is_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Raising repeats the last observation without reward; the next row is a new env's."""
+    """The row repeats the last observation without reward; the next row is a new environment's."""
     env = SyncVectorEnv(lambda: Fragile(fails_at=3), 1)
     env.reset()
     with caplog.at_level(logging.WARNING):
@@ -32,7 +32,7 @@ def test_failed_step_ends_its_episode_as_truncated_and_is_counted(
 
 
 def test_failure_of_one_environment_leaves_the_others_alone() -> None:
-    """Its neighbours' episodes go on over the replacement."""
+    """The episodes of the other environments go on while one is replaced."""
     fails_at = iter([2, 100, 100])
     env = SyncVectorEnv(lambda: Fragile(fails_at=next(fails_at)), 2)
     env.reset()
@@ -42,7 +42,7 @@ def test_failure_of_one_environment_leaves_the_others_alone() -> None:
 
 
 def test_too_many_failures_in_a_row_raise_the_cause() -> None:
-    """An environment that never ends an episode by itself is given up."""
+    """The group gives up an environment that fails and never ends an episode by itself."""
     env = SyncVectorEnv(lambda: Fragile(fails_at=1), 1)
     env.reset()
     with pytest.raises(EnvironmentFailedError, match="fell over") as caught:
@@ -65,7 +65,7 @@ class FailsInSecondEpisode(Fragile):
 
 
 def test_episode_that_ends_by_itself_forgives_failures() -> None:
-    """Failures with good episodes between them may go on forever."""
+    """Any number of failures is allowed if good episodes come between them."""
     env = SyncVectorEnv(FailsInSecondEpisode, 1)
     env.reset()
     for _ in range(10 * MAX_FAILURES_IN_A_ROW):
@@ -74,7 +74,7 @@ def test_episode_that_ends_by_itself_forgives_failures() -> None:
 
 
 def test_each_environment_has_its_own_seed() -> None:
-    """The i-th is seeded with the group's seed plus i."""
+    """Environment i is seeded with the group's seed plus i."""
     both, _ = SyncVectorEnv(CartPoleEnv, 2).reset(seed=5)
     second, _ = SyncVectorEnv(CartPoleEnv, 1).reset(seed=6)
     np.testing.assert_array_equal(both[1], second[0])

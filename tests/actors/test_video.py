@@ -1,4 +1,4 @@
-"""actors/video.py: the first full episode, in a file that plays."""
+"""actors/video.py records the first full episode, in a file that plays."""
 
 import sys
 from pathlib import Path
@@ -49,7 +49,7 @@ def _frames(path: Path) -> list[np.ndarray]:
 
 
 def test_first_full_episode_is_recorded_and_no_more(tmp_path: Path) -> None:
-    """The file has the first observation, every step of the episode, and nothing later."""
+    """The file has the first observation and every step of the episode, and nothing later."""
     path = tmp_path / "new" / "video.mp4"
     env = RecordFirstEpisode(Rendered(), path)
     for _ in range(2):
@@ -75,7 +75,7 @@ def test_reset_before_the_end_starts_the_recording_over(tmp_path: Path) -> None:
 
 
 def test_environment_that_cannot_render_is_refused(tmp_path: Path) -> None:
-    """What it lacks is told at once, rather than taken for a failing environment."""
+    """The error says what the environment lacks, and does not count as its failure."""
 
     class Unrendered(Rendered):
         def render(self) -> np.ndarray:
@@ -87,7 +87,7 @@ def test_environment_that_cannot_render_is_refused(tmp_path: Path) -> None:
 
 
 def test_any_renderable_environment_can_be_recorded(tmp_path: Path) -> None:
-    """Through its id: Catch has ten frames, the first observation and nine steps."""
+    """An id is enough: Catch has ten frames, the first observation and nine steps."""
     config = EnvConfig(env_id="seed/Catch-v0")
     group = make_video_group(config, tmp_path / "video.mp4", base_seed=1)
     group.reset()
@@ -98,14 +98,14 @@ def test_any_renderable_environment_can_be_recorded(tmp_path: Path) -> None:
 
 
 def test_missing_opencv_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An actor without OpenCV says what to install."""
+    """Without OpenCV the actor says which package to install."""
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(ConfigError, match=r"seed-rl\[video\]"):
         RecordFirstEpisode(Rendered(), tmp_path / "video.mp4")
 
 
 def test_recorded_game_has_the_observations_of_the_native_emulator(tmp_path: Path) -> None:
-    """The policy sees in a video what it saw in training, bit for bit; the file is in colour."""
+    """The policy sees the same pixels as in training, and the file is in colour."""
     config = EnvConfig(
         env_id="ALE/Breakout-v5",
         atari=AtariConfig(max_frames_per_episode=400, repeat_action_probability=0),

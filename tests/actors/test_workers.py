@@ -1,4 +1,4 @@
-"""actors/workers.py: the same episodes as in one process, and no worker lost or left over."""
+"""actors/workers.py plays the same episodes as one process, and loses or leaves no worker."""
 
 import logging
 import multiprocessing
@@ -61,7 +61,7 @@ def test_workers_give_the_episodes_of_one_process(env_id: str) -> None:
 def test_environment_that_raises_in_a_worker_is_replaced_until_it_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The actor logs each failure, and raises the last with the worker's traceback."""
+    """The actor logs each failure, and raises the last one with the worker's traceback."""
     config = EnvConfig(env_id=_FRAGILE, env_kwargs='{"fails_at": 2}')
     env = make_vector_env(config, num_envs=2, num_workers=2)
     env.reset()
@@ -83,7 +83,7 @@ def test_environment_that_raises_in_a_worker_is_replaced_until_it_is_given_up(
 
 
 def test_killed_worker_is_named() -> None:
-    """What the operating system ends for want of memory, say, ends the group at once."""
+    """A worker that the system kills, for want of memory for example, ends the group at once."""
     config = EnvConfig(env_id=counting_env.ENV_ID)
     env = make_vector_env(config, num_envs=3, num_workers=2)
     env.reset()
@@ -92,14 +92,14 @@ def test_killed_worker_is_named() -> None:
     os.kill(second.pid, signal.SIGKILL)
     named = rf"env-worker-2-2 \(process {second.pid}\).*environments 2 to 2.*SIGKILL"
     with pytest.raises(EnvironmentFailedError, match=named):
-        for _ in range(2):  # the first step may have been asked for before the end
+        for _ in range(2):  # The first step may have been sent before the worker ended.
             env.step(np.zeros(3, np.int64))
     env.close()
     assert not _children()
 
 
 def test_error_in_making_an_environment_ends_all_workers() -> None:
-    """The constructor raises it as in one process, and leaves no process behind."""
+    """The constructor raises the error as in one process, and leaves no process behind."""
     config = EnvConfig(env_id=_FRAGILE, env_kwargs='{"colour": 1}')
     with pytest.raises(ConfigError, match="env_kwargs: expected arguments of odd/Fragile-v0"):
         make_vector_env(config, num_envs=2, num_workers=2)
@@ -107,7 +107,7 @@ def test_error_in_making_an_environment_ends_all_workers() -> None:
 
 
 def test_worker_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment that hangs does not keep its actor alive."""
+    """The actor ends although an environment hangs."""
     monkeypatch.setattr(actors.workers, "_CLOSE_GRACE_S", 0.1)
     config = EnvConfig(
         env_id="tests.actors.odd_envs:odd/NeverCloses-v0", env_kwargs='{"fails_at": 0}'
@@ -118,13 +118,13 @@ def test_worker_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_more_workers_than_environments_are_refused() -> None:
-    """A worker without an environment would be a mistake in the flags."""
+    """A worker without an environment is a mistake in the flags."""
     with pytest.raises(ConfigError, match=r"env_workers: expected at most envs_per_group \(2\)"):
         WorkerVectorEnv(OldStep, num_envs=2, num_workers=3)
 
 
 @pytest.mark.parametrize("env_id", ["ALE/Pong-v5", "seed/Null-v0"])
 def test_environments_that_step_themselves_refuse_workers(env_id: str) -> None:
-    """They are one object for all environments of a group, which no worker can share."""
+    """They are one object for all environments of a group, so workers cannot share them."""
     with pytest.raises(ConfigError, match=f"env_workers: expected 0 for {env_id}, got 2"):
         make_vector_env(EnvConfig(env_id=env_id), num_envs=4, num_workers=2)

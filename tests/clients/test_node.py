@@ -1,4 +1,4 @@
-"""An actor in another language, which knows of this project nothing but its .proto."""
+"""An actor in another language, which knows only this project's .proto."""
 
 import json
 import shutil
@@ -14,7 +14,7 @@ TIMEOUT_S = 90.0
 
 @pytest.fixture(scope="module")
 def actor_script() -> Path:
-    """The client with its packages installed; they stay there for the next time."""
+    """Returns the client with its packages installed; they stay there for the next run."""
     for program in ("node", "npm"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
@@ -29,7 +29,7 @@ def actor_script() -> Path:
 def test_node_actor_brings_its_own_environment_and_learns_it(
     actor_script: Path, tmp_path: Path
 ) -> None:
-    """The learner has never heard of it, but for its spec; at random half of its games are lost."""
+    """The learner knows only its spec; a random policy loses half of its games."""
     run_dir, address = tmp_path / "run", f"unix:{tmp_path / 'learner.sock'}"
     learner = subprocess.Popen(
         [
@@ -54,4 +54,4 @@ def test_node_actor_brings_its_own_environment_and_learns_it(
     reports = [json.loads(line) for line in (run_dir / "metrics.jsonl").open()]
     assert reports[-1]["episode/return_mean_100"] > 0.9
     assert reports[-1]["env_steps"] >= 40_000
-    assert reports[-1]["episode/length_mean"] >= 3  # straight to the right end
+    assert reports[-1]["episode/length_mean"] >= 3  # The policy walks straight to the right end.

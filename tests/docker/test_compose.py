@@ -35,18 +35,18 @@ def seed_services(files: tuple[object, ...]) -> Services:
 
 @SELECTIONS
 def test_containers_are_confined(files: tuple[object, ...]) -> None:
-    """No privilege, no way to gain one, nothing to write to but volumes."""
+    """Containers have no privilege, cannot gain one, and write to volumes only."""
     for name, service in seed_services(files).items():
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert service["read_only"] is True, name
-        # Only what hands the files of `make certs` over; it has no network.
+        # Only this one differs: it hands out the files of `make certs`, and has no network.
         assert name == "identity" or "user" not in service, name
 
 
 @SELECTIONS
 def test_commands_are_what_the_program_accepts(files: tuple[object, ...]) -> None:
-    """Commands and health checks go through the program's own parsers."""
+    """The program's own parsers accept every command and health check."""
     services = seed_services(files)
     learner = parse_command_line(services["learner"]["command"])
     assert isinstance(learner, LearnerArgs)
@@ -66,7 +66,7 @@ def test_commands_are_what_the_program_accepts(files: tuple[object, ...]) -> Non
 
 @SELECTIONS
 def test_sockets_and_runs_are_in_volumes(files: tuple[object, ...]) -> None:
-    """Learner and actors share the socket's directory; TensorBoard only reads the runs."""
+    """Learner and actors share the socket's directory, and TensorBoard only reads the runs."""
     services = seed_services(files)
     mounts = {
         name: {volume["target"]: volume for volume in service.get("volumes", [])}
@@ -77,7 +77,7 @@ def test_sockets_and_runs_are_in_volumes(files: tuple[object, ...]) -> None:
     assert mounts["learner"]["/runs"]["source"] == "runs"
     assert not mounts["learner"]["/runs"].get("read_only")
     assert mounts["tensorboard"]["/runs"]["read_only"]
-    # Which actors have no business with.
+    # Actors have no access to the runs.
     for name in ("actor", "eval-actor"):
         assert "/identity" not in mounts[name]
 
@@ -92,7 +92,7 @@ def test_learner_has_time_to_save_and_memory_to_share(files: tuple[object, ...])
 
 
 def test_only_loopback_ports_are_published() -> None:
-    """By default no other machine can reach a run, and its actors have no network at all."""
+    """By default no other machine reaches a run, and its actors have no network at all."""
     services: Services = read_model(PLAIN)["services"]
     published = {name: s["ports"] for name, s in services.items() if "ports" in s}
     assert published.keys() == {"tensorboard", "prometheus", "grafana"}
@@ -102,7 +102,7 @@ def test_only_loopback_ports_are_published() -> None:
 
 
 def test_published_learner_asks_for_certificate_and_token() -> None:
-    """Of the learner only the port of mutual TLS is published."""
+    """The only published port of the learner is that of mutual TLS."""
     learner = seed_services(FLEET)["learner"]
     args = parse_command_line(learner["command"])
     assert isinstance(args, LearnerArgs)
@@ -112,7 +112,7 @@ def test_published_learner_asks_for_certificate_and_token() -> None:
 
 
 def test_gpu_is_asked_for_by_the_learner_alone() -> None:
-    """The override reserves one for the learner, and its image has the CUDA build of torch."""
+    """The override reserves one GPU for the learner, whose image has the CUDA build of torch."""
     services = read_model(GPU)["services"]
     for name, service in services.items():
         devices = service.get("deploy", {}).get("resources", {}).get("reservations", {})
@@ -122,7 +122,7 @@ def test_gpu_is_asked_for_by_the_learner_alone() -> None:
 
 
 def test_tensorboard_reads_the_image_that_is_built() -> None:
-    """Each image of this project that a service runs is built by one."""
+    """A service of the compose files builds every image of this project that a service runs."""
     for files in (PLAIN, GPU, FLEET):
         services = seed_services(files)
         built = {service["image"] for service in services.values() if "build" in service}

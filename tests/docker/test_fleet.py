@@ -19,7 +19,7 @@ ENDLESS = "--total-env-steps 1000000000 --report-every-s 0.5 --checkpoint-every-
 CARTPOLE = {"SEED_PRESET": "cartpole-vtrace", "SEED_LEARNER_ARGS": ENDLESS}
 MAX_ACTOR_BYTES = 400 * 10**6
 
-# Of the checkpoint that the containers have left, and of their last report.
+# Learner steps of the checkpoint that the containers left, and of their last report.
 READ_STEPS = """
 import json, pathlib
 from learner.checkpoint import load_checkpoint
@@ -32,7 +32,7 @@ print(json.dumps({"saved": saved, "reported": report["env_steps"]}))
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    """CartPole without end, on one machine."""
+    """A fleet that trains CartPole without end on one machine."""
     with Fleet(ROOT / "compose.yaml", **CARTPOLE) as fleet:
         yield fleet
 
@@ -43,7 +43,7 @@ def count(text: str) -> int:
 
 
 def test_run_survives_kills_and_goes_on_from_its_checkpoint(fleet: Fleet) -> None:
-    """Four actors; one is killed, then the learner; `down` saves, and `up` goes on from there."""
+    """An actor is killed, then the learner; `down` saves, and `up` goes on from there."""
     fleet.up(actors=4)
     fleet.wait_for("learner", r"[1-9]\d* updates.* 4 actors")
 
@@ -70,7 +70,7 @@ def test_run_survives_kills_and_goes_on_from_its_checkpoint(fleet: Fleet) -> Non
 
 
 def test_finished_run_stays_finished() -> None:
-    """The learner ends with 0 when its budget is spent, and is not started again."""
+    """The learner exits 0 when its budget is spent, and is not started again."""
     flags = "--total-env-steps 5000 --report-every-s 0.5"
     with Fleet(ROOT / "compose.yaml", **CARTPOLE | {"SEED_LEARNER_ARGS": flags}) as fleet:
         fleet.up(actors=1)
@@ -81,7 +81,7 @@ def test_finished_run_stays_finished() -> None:
 
 
 def test_actor_of_another_machine_needs_certificate_and_token(tmp_path: Path) -> None:
-    """The published port lets in an actor with both; one without a token is told so."""
+    """The published port admits an actor with both; one without a token gets the reason."""
     certs = tmp_path / "certs"
     subprocess.run([sys.executable, ROOT / "tools" / "make_certs.py", certs], check=True)
     files = (DOCKER / "compose.yaml", DOCKER / "compose.fleet.yaml")
@@ -116,7 +116,7 @@ def test_actor_image_is_small_and_has_no_torch() -> None:
 
 @pytest.mark.parametrize("role", ["actor", "learner"])
 def test_images_run_without_root(role: str) -> None:
-    """As an unprivileged user, given by number, in an image that starts by itself."""
+    """They run as an unprivileged user, given by number, and start by themselves."""
     run = ("run", "--rm", "--network", "none", "--entrypoint", "id")
     assert "uid=10001(seed) gid=10001(seed)" in docker(*run, f"seed-{role}")
     assert "usage: seed" in docker("run", "--rm", "--network", "none", f"seed-{role}", role, "-h")

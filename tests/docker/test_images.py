@@ -20,7 +20,7 @@ def test_dockerfile_passes_its_linter() -> None:
 
 @pytest.mark.parametrize(("role", "has_torch"), [("actor", False), ("learner", True)])
 def test_requirements_follow_pyproject(role: str, has_torch: bool) -> None:
-    """A role's image gets the common dependencies and its own, and only the learner torch."""
+    """Each image gets the common dependencies and its own, and only the learner's gets torch."""
     command = [sys.executable, DOCKER / "requirements.py", role]
     lines = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     requirements = lines.stdout.split()
@@ -46,7 +46,7 @@ def test_wheel_holds_every_package() -> None:
 
 
 def test_build_context_holds_the_packages_and_nothing_else() -> None:
-    """The ignore file lets in what the wheel is made of; not runs, keys or the repository."""
+    """The ignore file admits what the wheel is made of, and no runs, keys or repository."""
     lines = (ROOT / ".dockerignore").read_text().splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
@@ -57,7 +57,7 @@ def test_build_context_holds_the_packages_and_nothing_else() -> None:
 
 
 def test_images_run_as_a_user_given_by_number() -> None:
-    """Kubernetes refuses runAsNonRoot for a name; the last USER of both images is not root."""
+    """The last USER of both images is a number and not root, since runAsNonRoot refuses names."""
     stages = re.split(r"^FROM ", (DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)
     final = [stage for stage in stages if re.match(r"runtime AS (actor|learner)\n", stage)]
     assert len(final) == 2

@@ -19,7 +19,7 @@ from seed.health import HealthArgs
 from tests.support.tools import DOCKER, ROOT, parse_command_line, run_tool
 
 K8S = DOCKER / "k8s"
-# What docs/fleet.md promises: from the first with sidecars and ReadWriteOncePod volumes.
+# The releases that docs/fleet.md promises, from the first with sidecars and ReadWriteOncePod.
 OLDEST, NEWEST = "1.29", "1.37"
 SUPPORTED = (OLDEST, NEWEST)
 OVERLAYS = ("cpu", "gpu")
@@ -33,7 +33,7 @@ Manifest = dict[str, Any]
 
 @pytest.fixture(params=[*OVERLAYS, "gpu with components"])
 def rendered(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A file with all objects of an overlay, one of them with every component added."""
+    """Returns a file with all objects of an overlay, one of them with every component added."""
     overlay, _, more = request.param.partition(" ")
     kustomization = {
         "resources": [os.path.relpath(K8S / "overlays" / overlay, tmp_path)],
@@ -50,7 +50,7 @@ def rendered(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def objects(rendered: Path) -> list[Manifest]:
-    """The objects in that file."""
+    """Returns the objects in that file."""
     return list(yaml.safe_load_all(rendered.read_text()))
 
 
@@ -60,7 +60,7 @@ def of_kind(objects: list[Manifest], kind: str) -> dict[str, Manifest]:
 
 
 def pods(objects: list[Manifest]) -> dict[str, Manifest]:
-    """Returns the pod templates by the name of what makes the pods."""
+    """Returns the pod templates by the name of the object that makes the pods."""
     return {
         item["metadata"]["name"]: item["spec"]["template"]
         for item in objects
@@ -81,7 +81,7 @@ def all_containers(objects: list[Manifest]) -> Iterator[tuple[Manifest, Manifest
 
 
 def selected(labels: dict[str, str], objects: list[Manifest]) -> list[Manifest]:
-    """Returns the pod templates that a selector fits."""
+    """Returns the pod templates that a selector matches."""
     found = pods(objects).values()
     return [pod for pod in found if labels.items() <= pod["metadata"]["labels"].items()]
 
@@ -97,21 +97,21 @@ def command_line(container: Manifest, objects: list[Manifest]) -> list[str]:
 
 @pytest.mark.parametrize("version", SUPPORTED)
 def test_manifests_fit_the_schemas(rendered: Path, version: str) -> None:
-    """Strictly: an unknown field is an error. Nothing goes unchecked for want of a schema."""
+    """An unknown field is an error, and no object lacks a schema."""
     output = run_tool("kubernetes-validate", "--strict", "-k", version, rendered)
     kinds = len(list(yaml.safe_load_all(rendered.read_text())))
     assert output.count("passed for resource") == kinds, output
 
 
 def test_names_are_valid_and_unique(objects: list[Manifest]) -> None:
-    """No two objects of a kind share a name, and each is one that the API server takes."""
+    """No two objects of a kind share a name, and the API server accepts each name."""
     names = [(item["kind"], item["metadata"]["name"]) for item in objects]
     assert len(names) == len(set(names))
     assert [name for _, name in names if not OBJECT_NAME.fullmatch(name)] == []
 
 
 def test_selectors_find_what_they_mean(objects: list[Manifest]) -> None:
-    """Services, budgets, policies and the deployment select the pods of one template each."""
+    """Services, budgets, policies and the deployment each select the pods of one template."""
     workloads = pods(objects)
     for kind, path in (
         ("Deployment", ("selector", "matchLabels")),
@@ -129,7 +129,7 @@ def test_selectors_find_what_they_mean(objects: list[Manifest]) -> None:
 
 
 def test_services_and_policies_name_ports_that_exist(objects: list[Manifest]) -> None:
-    """A port that is given by name is one of the containers that are meant."""
+    """A port that a service or a policy names is one of the ports of the pods that it selects."""
     (learner,) = of_kind(objects, "Service").values()
     (pod,) = selected(learner["spec"]["selector"], objects)
     ports = {port["name"]: port["containerPort"] for c in containers(pod) for port in c["ports"]}
@@ -152,8 +152,8 @@ def ports_of(templates: list[Manifest]) -> set[str]:
     return {port["name"] for pod in templates for c in containers(pod) for port in c["ports"]}
 
 
-def test_actors_may_reach_the_learner_and_the_learner_nobody(objects: list[Manifest]) -> None:
-    """Of the run's own pods actors alone reach the learner; it calls nobody."""
+def test_actors_reach_the_learner_and_the_learner_reaches_no_pod(objects: list[Manifest]) -> None:
+    """Of the run's own pods only actors reach the learner, and the learner calls no pod."""
     policies = of_kind(objects, "NetworkPolicy")
     peers = [
         peer["podSelector"]["matchLabels"]
@@ -168,7 +168,7 @@ def test_actors_may_reach_the_learner_and_the_learner_nobody(objects: list[Manif
 
 
 def test_arguments_are_what_the_program_accepts(objects: list[Manifest]) -> None:
-    """The learner listens where actors call; both have TLS and the token; probes fit."""
+    """The learner listens where actors call; both use TLS and the token; the probes match."""
     (learner,) = pods(objects)["learner"]["spec"]["containers"]
     (actor,) = pods(objects)["actor"]["spec"]["containers"]
     learner_args = parse_command_line(command_line(learner, objects))
@@ -191,19 +191,19 @@ def test_arguments_are_what_the_program_accepts(objects: list[Manifest]) -> None
             health = parse_command_line(check)
             assert program == "seed" and isinstance(health, HealthArgs)
             assert health.learner in address
-            # The answer comes before the probe is given up.
+            # The health command times out before the probe does.
             assert health.timeout_s < probe["timeoutSeconds"]
 
 
 def test_scraped_port_is_the_metrics_port(objects: list[Manifest]) -> None:
-    """Prometheus finds by annotation the port that the program was given."""
+    """Prometheus finds the program's metrics port by an annotation."""
     for pod in pods(objects).values():
         ports = {p["name"]: p["containerPort"] for c in containers(pod) for p in c["ports"]}
         assert pod["metadata"]["annotations"]["prometheus.io/port"] == str(ports["metrics"])
 
 
 def test_volumes_are_mounted_and_mounts_exist(objects: list[Manifest]) -> None:
-    """No mount without a volume, no volume without a mount, no claim that nobody makes."""
+    """Every mount has a volume, every volume a mount, and every claim an object that makes it."""
     for pod in pods(objects).values():
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
         mounted = {mount["name"] for c in containers(pod) for mount in c["volumeMounts"]}
@@ -217,7 +217,7 @@ def test_volumes_are_mounted_and_mounts_exist(objects: list[Manifest]) -> None:
 
 
 def test_identity_files_are_those_the_docs_put_in_the_secrets(objects: list[Manifest]) -> None:
-    """Every file that a command names is in the secret that docs/fleet.md tells how to make."""
+    """Every file that a command names is in the secret that docs/fleet.md describes."""
     docs = (ROOT / "docs" / "fleet.md").read_text()
     for pod, container in all_containers(objects):
         named = set(re.findall(r"/identity/(\S+)", " ".join(container["args"])))
@@ -227,7 +227,7 @@ def test_identity_files_are_those_the_docs_put_in_the_secrets(objects: list[Mani
 
 
 def test_pods_pass_the_restricted_security_standard(objects: list[Manifest]) -> None:
-    """Which the namespace enforces: no root, no privilege, no capability."""
+    """The namespace enforces the standard: no root, no privilege, no capability."""
     labels = of_kind(objects, "Namespace")["seed"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     for pod, container in all_containers(objects):
@@ -242,7 +242,7 @@ def test_pods_pass_the_restricted_security_standard(objects: list[Manifest]) -> 
 
 
 def test_containers_ask_for_what_they_use(objects: list[Manifest]) -> None:
-    """Requests of CPU and memory, a limit of memory, all of them quantities."""
+    """Containers request CPU and memory and limit memory, all with valid quantities."""
     for _, container in all_containers(objects):
         resources = container["resources"]
         assert {"cpu", "memory"} <= resources["requests"].keys()
@@ -252,7 +252,7 @@ def test_containers_ask_for_what_they_use(objects: list[Manifest]) -> None:
 
 
 def test_learner_goes_on_after_any_kill_and_has_time_to_save(objects: list[Manifest]) -> None:
-    """It is started again in place, and the sidecar does not keep the Job from its end."""
+    """Its container restarts in place, and the sidecar does not keep the Job from ending."""
     job = of_kind(objects, "Job")["learner"]["spec"]
     pod = job["template"]["spec"]
     assert pod["restartPolicy"] == "OnFailure" and job["backoffLimit"] >= 1_000_000
@@ -261,7 +261,7 @@ def test_learner_goes_on_after_any_kill_and_has_time_to_save(objects: list[Manif
 
 
 def test_gpu_overlay_asks_for_the_gpu_it_trains_on(tmp_path: Path) -> None:
-    """Device, image and the reserved device belong together; the CPU overlay has none of them."""
+    """The GPU overlay sets device, image and reserved GPU together; the CPU overlay sets none."""
     for overlay, device in (("cpu", "cpu"), ("gpu", "cuda")):
         text = run_tool("kubectl", "kustomize", K8S / "overlays" / overlay)
         objects = list(yaml.safe_load_all(text))
@@ -274,7 +274,7 @@ def test_gpu_overlay_asks_for_the_gpu_it_trains_on(tmp_path: Path) -> None:
 
 
 def test_autoscaler_scales_the_actors_by_a_recorded_metric(tmp_path: Path) -> None:
-    """Its metric is one that the rules record, and the deployment leaves the number to it."""
+    """The rules record its metric, and the deployment does not set the number of replicas."""
     kustomization = {
         "resources": [os.path.relpath(K8S / "overlays" / "cpu", tmp_path)],
         "components": [os.path.relpath(K8S / "components" / "autoscaling", tmp_path)],

@@ -1,4 +1,4 @@
-"""Prometheus' settings and Grafana's dashboard: they speak of metrics that exist."""
+"""Prometheus' settings and Grafana's dashboard name only metrics that exist."""
 
 import json
 import re
@@ -23,7 +23,7 @@ COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]
 
 @pytest.fixture(scope="module")
 def served() -> list[str]:
-    """The names that Prometheus gets for a report of every metric; "ANY" stands for any text."""
+    """Returns Prometheus' names for a report of every metric; "ANY" stands for any text."""
     sink = PrometheusSink("127.0.0.1", 0)
     try:
         sink.write(0, {metric.name.replace("*", "ANY"): 1.0 for metric in METRICS})
@@ -51,14 +51,14 @@ def queries() -> list[str]:
 
 @pytest.mark.parametrize("expression", [*queries(), *(rule["expr"] for rule in RULES)])
 def test_queries_name_metrics_that_exist(expression: str, served: list[str]) -> None:
-    """A metric that is renamed or misspelt shows as an empty panel to nobody's surprise."""
+    """A metric that is renamed or misspelt would show as an empty panel without an error."""
     assert "seed_" in expression
     assert unknown_metrics(expression, served) == []
 
 
 @pytest.mark.parametrize("expression", queries())
 def test_rates_are_taken_of_counters_alone(expression: str) -> None:
-    """A resume sets a run's totals back, which rate() would take for as many new ones."""
+    """A resume sets a run's totals back, and rate() would count that as new steps."""
     rated = re.findall(r"\b(?:rate|irate|increase|resets)\(([a-z0-9_]+)", expression)
     assert all(re.fullmatch(r"seed_(process|actor)_\w+_total", name) for name in rated)
 
@@ -69,7 +69,7 @@ def test_unknown_metric_is_found(served: list[str]) -> None:
 
 
 def test_dashboard_reads_the_provisioned_source() -> None:
-    """Every panel and query names the data source that Grafana is started with."""
+    """Every panel and query names the data source that Grafana provisions."""
     (source,) = yaml.safe_load(
         (GRAFANA / "provisioning" / "datasources" / "prometheus.yml").read_text()
     )["datasources"]
@@ -103,7 +103,7 @@ def test_panels_do_not_overlap() -> None:
 
 
 def test_prometheus_reads_where_the_learner_serves() -> None:
-    """The scraped address is the learner's, on a network that both are in."""
+    """The scraped address is the learner's, on a network that both containers share."""
     (job,) = SCRAPED["scrape_configs"]
     assert job["static_configs"] == [{"targets": ["learner:9090"]}]
     assert "--metrics-port 9090" in COMPOSE["learner"]["command"]
@@ -115,5 +115,5 @@ def test_prometheus_reads_where_the_learner_serves() -> None:
 
 
 def test_rules_compute_what_they_promise() -> None:
-    """Prometheus' own tool runs the rules on made-up series."""
+    """Prometheus' own tool runs the rules on series that the test file holds."""
     run_tool("promtool", "test", "rules", DOCKER.parent / "tests" / "docker" / "rules_test.yml")

@@ -12,6 +12,6 @@ from tests.support.tools import DOCKER, run_tool
     "script", sorted((DOCKER / "slurm").glob("*.sbatch")), ids=lambda s: s.stem
 )
 def test_script_is_sound(script: Path) -> None:
-    """bash parses it, and shellcheck finds nothing."""
+    """bash parses each script, and shellcheck finds nothing."""
     subprocess.run(["bash", "-n", script], check=True)
     run_tool("shellcheck", script)

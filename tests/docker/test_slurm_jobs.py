@@ -17,7 +17,7 @@ TIMEOUT_S = 90.0
 
 
 class Job:
-    """A script as SLURM runs it: in the repository, its number in the environment."""
+    """A script as SLURM runs it: in the repository, with the job's number in the environment."""
 
     def __init__(self, script: str, *args: object, environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -28,7 +28,7 @@ class Job:
         )
 
     def end(self) -> None:
-        """Ends whatever is left of it."""
+        """Kills the processes of the job that still run."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -36,7 +36,7 @@ class Job:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Certificates for this machine, a `seed` command, an `scontrol` that notes its arguments."""
+    """Returns variables for certificates, a `seed` command and a logging `scontrol`."""
     certs = tmp_path / "certs"
     subprocess.run([sys.executable, ROOT / "tools" / "make_certs.py", certs], check=True)
     bin_dir = tmp_path / "bin"
@@ -59,7 +59,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def jobs() -> Iterator[list[Job]]:
-    """Collects jobs to be ended whatever happens to the test."""
+    """Collects jobs, and ends them also after a failed test."""
     started: list[Job] = []
     yield started
     for job in started:
@@ -67,7 +67,7 @@ def jobs() -> Iterator[list[Job]]:
 
 
 def wait_for(path: Path) -> Path:
-    """Returns `path` once something is there."""
+    """Returns `path` once the file holds something."""
     give_up = time.monotonic() + TIMEOUT_S
     while not path.exists():
         assert time.monotonic() < give_up, f"no {path} in {TIMEOUT_S:g} s"
@@ -78,7 +78,7 @@ def wait_for(path: Path) -> Path:
 def test_jobs_find_each_other_and_end_with_the_run(
     tmp_path: Path, environment: dict[str, str], jobs: list[Job]
 ) -> None:
-    """The actor comes first and waits; over mutual TLS the run completes, and both jobs end."""
+    """The actor comes first and waits; the run completes over mutual TLS, and both jobs end."""
     run_dir = tmp_path / "run"
     flags = ("--total-env-steps", 5_000, "--report-every-s", 0.5)
     jobs.append(Job("actor.sbatch", run_dir, environment=environment))
@@ -92,7 +92,7 @@ def test_jobs_find_each_other_and_end_with_the_run(
 def test_time_limit_saves_and_asks_for_another_turn(
     tmp_path: Path, environment: dict[str, str], jobs: list[Job]
 ) -> None:
-    """SIGUSR1, which comes before the limit, ends the learner, saved, and requeues its job."""
+    """SIGUSR1 comes before the limit: the learner saves and ends, and its job is queued again."""
     run_dir = tmp_path / "run"
     flags = ("--total-env-steps", 10**9, "--checkpoint-every-s", 0.5)
     actor = Job("actor.sbatch", run_dir, environment=environment)
@@ -103,7 +103,7 @@ def test_time_limit_saves_and_asks_for_another_turn(
     assert learner.process.wait(TIMEOUT_S) == 0
     assert (tmp_path / "scontrol").read_text().split() == ["requeue", str(os.getpid())]
     assert not (run_dir / "finished").exists()
-    # Whose SIGTERM is a node taken away.
+    # A SIGTERM from SLURM means that the node is taken away.
     actor.process.send_signal(signal.SIGTERM)
     assert actor.process.wait(TIMEOUT_S) == 0
 
@@ -111,7 +111,7 @@ def test_time_limit_saves_and_asks_for_another_turn(
 def test_learner_that_gives_up_ends_its_job(
     tmp_path: Path, environment: dict[str, str], jobs: list[Job]
 ) -> None:
-    """An error that would come back is the job's own; nothing is marked as finished."""
+    """An error that would come back ends the job, and no file marks the run as finished."""
     flags = ("--device", "cuda:99")
     jobs.append(
         Job("learner.sbatch", tmp_path / "run", "cartpole-vtrace", *flags, environment=environment)

@@ -1,6 +1,6 @@
-"""How the fuzz tests run: the same examples each time, and no more than seconds of them."""
+"""How the fuzz tests run: the same examples each time, for a few seconds each."""
 
 from hypothesis import settings
 
-# Deterministic, so that a red run is red again; a slow machine fails nothing.
+# Deterministic, so that a failure repeats; a slow machine fails no test.
 QUICK = settings(max_examples=200, derandomize=True, deadline=None, database=None)

@@ -1,4 +1,4 @@
-"""Checkpoints that were damaged, or made by somebody who means harm: refused, never run."""
+"""Checkpoints that are damaged, or that an attacker made, are refused and never run."""
 
 import io
 import json
@@ -23,7 +23,7 @@ from learner.checkpoint import (
 from seed.errors import CheckpointError
 from tests.fuzz.profiles import QUICK
 
-# The directory is one for all examples: each writes the files that it reads.
+# All examples share the directory: each writes the files that it reads.
 FILES = settings(
     QUICK, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -40,7 +40,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 
 def load(path: Path) -> Checkpoint | None:
-    """Returns the checkpoint; None where it was refused as it should be."""
+    """Returns the checkpoint, or None where it was refused as it should be."""
     try:
         loaded = load_checkpoint(path)
         load_replay(path)
@@ -51,14 +51,14 @@ def load(path: Path) -> Checkpoint | None:
 
 
 def assert_as_saved(loaded: Checkpoint) -> None:
-    """Asserts that nothing of what counts has changed."""
+    """Asserts that nothing that matters has changed."""
     assert torch.equal(loaded.weights["w"], WEIGHTS["w"])
     assert loaded.state["env_steps"] == 12
     assert torch.equal(loaded.state["optimizer"]["step"], torch.tensor(3.0))
 
 
 def sign(path: Path, name: str, data: bytes) -> None:
-    """Puts `data` in the place of a file, as if it had been saved so."""
+    """Replaces a file by `data`, and its hash by that of `data`."""
     (path / name).write_bytes(data)
     meta = json.loads((path / "meta.json").read_text())
     meta["files"][name] = _fingerprint(data)
@@ -75,7 +75,7 @@ def sign(path: Path, name: str, data: bytes) -> None:
 def test_damaged_file_is_as_saved_or_refused(
     checkpoint: Path, name: str, where: float, byte: int, cuts: bool
 ) -> None:
-    """One byte changed, or all from there on missing; a date may change unnoticed."""
+    """A byte is changed, or the end is cut off; only a changed date may pass unnoticed."""
     file = checkpoint / name
     whole = file.read_bytes()
     position = int(where * len(whole))
@@ -94,7 +94,7 @@ def test_damaged_file_is_as_saved_or_refused(
 def test_random_file_with_the_right_hash_is_refused(
     checkpoint: Path, name: str, data: bytes
 ) -> None:
-    """Whoever made it may have made the hash too."""
+    """An attacker who writes a file can write its hash too."""
     sign(checkpoint, name, data)
     assert load(checkpoint) is None
 
@@ -113,7 +113,7 @@ def test_random_file_with_the_right_hash_is_refused(
 def test_strange_description_is_as_saved_or_refused(
     checkpoint: Path, changes: dict[str, Any]
 ) -> None:
-    """Valid JSON that says something else."""
+    """The description is valid JSON with other content."""
     file = checkpoint / "meta.json"
     whole = file.read_text()
     file.write_text(json.dumps(json.loads(whole) | changes))
@@ -126,7 +126,7 @@ def test_strange_description_is_as_saved_or_refused(
 
 
 class Bomb:
-    """Pickles as an order to make a directory."""
+    """Makes a directory when it is unpickled."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -137,7 +137,7 @@ class Bomb:
 
 @pytest.mark.parametrize("name", NAMES[1:])
 def test_code_in_a_checkpoint_is_never_run(checkpoint: Path, tmp_path: Path, name: str) -> None:
-    """Neither in a bare pickle nor in one as torch saves it."""
+    """It runs neither in a bare pickle nor in a file of torch.save."""
     target = tmp_path / "made-by-a-stranger"
     zipped = io.BytesIO()
     torch.save({"bomb": Bomb(target)}, zipped)
@@ -148,14 +148,14 @@ def test_code_in_a_checkpoint_is_never_run(checkpoint: Path, tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("text", ["[" * 50_000, "1" * 5_000, "[]", "null", '"x"', ""])
-def test_description_that_is_none_is_refused(checkpoint: Path, text: str) -> None:
-    """JSON has depths of its own."""
+def test_description_that_is_not_an_object_is_refused(checkpoint: Path, text: str) -> None:
+    """JSON of another type, JSON that is too deep for Python, and an empty file are refused."""
     (checkpoint / "meta.json").write_text(text)
     assert load(checkpoint) is None
 
 
 def test_weights_that_claim_too_much_are_refused(checkpoint: Path) -> None:
-    """A header that promises more bytes than there are."""
+    """The header promises more bytes than the file has."""
     data = bytearray(safetensors.torch.save(WEIGHTS))
     data[0:8] = (2**40).to_bytes(8, "little")
     sign(checkpoint, "weights.safetensors", bytes(data))

@@ -1,4 +1,4 @@
-"""Whatever a config file or a learner's settings hold: a config, or an error that names it."""
+"""Any config file and any settings of a learner give a config, or an error that names a field."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ TREES = st.recursive(
 )
 PLAIN = unstructure(PRESETS["cartpole-r2d2"].config)
 
-# What YAML and JSON make of unusual texts.
+# Texts that YAML and JSON read in unusual ways.
 STRANGE_TEXTS = [
     "",
     "\0",
@@ -63,7 +63,7 @@ def replaced(tree: dict[str, Any], path: tuple[str, ...], value: object) -> dict
 
 
 def assert_config_or_named(plain: object) -> None:
-    """Structures `plain`; what is taken must survive a round trip."""
+    """Structures `plain`; a config that is accepted must survive a round trip."""
     try:
         config = structure(plain, RunConfig)
     except ConfigError as error:
@@ -77,21 +77,21 @@ def assert_config_or_named(plain: object) -> None:
 def test_config_with_one_strange_field_is_sound_or_refused(
     path: tuple[str, ...], value: object
 ) -> None:
-    """Any field, anything in it."""
+    """Any field may hold anything."""
     assert_config_or_named(replaced(PLAIN, path, value))
 
 
 @QUICK
 @given(TREES)
 def test_anything_that_is_no_config_is_refused(plain: object) -> None:
-    """A list, a number, unknown keys."""
+    """A list, a number and unknown keys are refused."""
     assert_config_or_named(plain)
 
 
 @QUICK
 @given(st.text(max_size=60))
 def test_settings_from_the_wire_are_sound_or_refused(text: str) -> None:
-    """They come from a learner, which may be another program."""
+    """The settings come from a learner, which may be another program."""
     try:
         assert isinstance(env_settings_from_json(text), EnvConfig)
     except ConfigError as error:
@@ -100,7 +100,7 @@ def test_settings_from_the_wire_are_sound_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("text", STRANGE_TEXTS, ids=range(len(STRANGE_TEXTS)))
 def test_strange_text_is_sound_or_refused(text: str, tmp_path: Path) -> None:
-    """As a config file, as settings, and as an environment's keyword arguments."""
+    """The text is a config file, settings, or an environment's keyword arguments."""
     path = tmp_path / "config.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match="config.yaml"):
@@ -116,7 +116,7 @@ def test_strange_text_is_sound_or_refused(text: str, tmp_path: Path) -> None:
 def test_config_file_with_a_strange_character_is_sound_or_refused(
     where: int, character: str
 ) -> None:
-    """A slip of the finger, anywhere in a file that was good."""
+    """One character of a good file is changed."""
     text = yaml.safe_dump(PLAIN, sort_keys=False)
     where %= len(text)
     changed = text[:where] + character + text[where + 1 :]
@@ -128,7 +128,7 @@ def test_config_file_with_a_strange_character_is_sound_or_refused(
 
 
 def test_every_preset_survives_its_file(tmp_path: Path) -> None:
-    """The fuzz starts from what is known to be taken."""
+    """The fuzz starts from configs that are accepted."""
     for name, preset in PRESETS.items():
         dump_config(preset.config, tmp_path / "config.yaml", name=name)
         assert load_config(tmp_path / "config.yaml") == preset.config

@@ -1,4 +1,4 @@
-"""Random bytes to a real server: they cost their sender the stream, and nobody else a step."""
+"""Random bytes to a real server cost their sender the stream, and no other actor a step."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ from tests.learner.serving.support import (
 # Each example is a stream of its own.
 STREAMS = settings(QUICK, max_examples=100)
 
-# A mutant may be a message as good as the original; then the stream ends in peace.
+# A mutant may be as valid as the original; then the stream ends with status OK.
 ENDS = {grpc.StatusCode.OK, INVALID, PRECONDITION}
 
 MESSAGES = {
@@ -34,7 +34,7 @@ MESSAGES = {
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """A server for all examples: what one leaves behind, the next would meet."""
+    """One server serves all examples, so that later examples meet what earlier ones left behind."""
     serving = Serving(tmp_path_factory.mktemp("fuzz"))
     yield serving
     serving.close()
@@ -42,7 +42,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def neighbour(serving: Serving) -> Iterator[FakeActor]:
-    """An actor that is served all along."""
+    """An actor that is served during all examples."""
     actor = FakeActor(serving.address, timeout_s=600.0)
     actor.start(1)
     yield actor
@@ -77,7 +77,7 @@ def assert_served(actor: FakeActor, number: int) -> None:
 def test_random_bytes_cost_their_sender_the_stream(
     serving: Serving, neighbour: FakeActor, messages: list[bytes], is_known: bool
 ) -> None:
-    """As a first message, or after an honest start."""
+    """The bytes come as a first message, or after a valid start."""
     start = [MESSAGES["hello"], MESSAGES["first"]] if is_known else []
     assert play(serving, neighbour, start + messages) in {INVALID, PRECONDITION}
 
@@ -91,7 +91,7 @@ def test_random_bytes_cost_their_sender_the_stream(
 def test_mutants_of_honest_messages_end_with_a_status_that_says_so(
     serving: Serving, neighbour: FakeActor, order: list[str], rng_seed: int, num_changes: int
 ) -> None:
-    """In any order, a few bytes changed, an end missing: never an error of the server's own."""
+    """Messages in any order, with bytes changed or an end missing, cause no INTERNAL error."""
     rng = np.random.default_rng(rng_seed)
     messages = []
     for name in order:

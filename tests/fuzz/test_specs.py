@@ -1,4 +1,4 @@
-"""Whatever an actor says its environment is: a network that plays it, or an error of ours."""
+"""Any environment that an actor describes gives a network that plays it, or an error of ours."""
 
 import dataclasses
 from typing import Any
@@ -25,7 +25,7 @@ CONFIGS = {
 
 
 def mostly(usual: st.SearchStrategy[Any], rare: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Returns a strategy that is seldom `rare`: else hardly any spec would be played."""
+    """Returns a strategy that seldom draws `rare`, since else hardly any spec would be played."""
     return st.integers(0, 29).flatmap(lambda number: usual if number else rare)
 
 
@@ -33,7 +33,7 @@ SIZES = mostly(st.one_of(st.integers(1, 8), st.integers(36, 44)), st.integers(-1
 SHAPES = st.lists(SIZES, max_size=3).map(tuple)
 NUM_VALUES = mostly(st.integers(1, 6), st.sampled_from([-1, 0, 2**31, MAX_NUM_VALUES + 1]))
 BOUNDS = mostly(st.sampled_from([0.0, 1.0, 255.0, float("inf")]), st.floats())
-# Paths in nested spaces, and what somebody may have named a key of a Dict space.
+# Paths in nested spaces, and keys that a user may have given a Dict space.
 NAMES = mostly(
     st.one_of(
         st.sampled_from(["observation", "camera/left", "0/position", "a.b", "forward", " "]),
@@ -62,7 +62,7 @@ ACTIONS = arrays(INTEGERS, mostly(st.just(()), st.just((2,))), NUM_VALUES)
 
 
 def spec_of(leaves: list[dict[str, Any]], action: dict[str, Any]) -> EnvSpec | None:
-    """Returns the spec; None where it is refused as it should be."""
+    """Returns the spec, or None where it is refused as it should be."""
     try:
         return EnvSpec(
             observations=tuple(ArraySpec(**leaf) for leaf in leaves), action=ArraySpec(**action)
@@ -73,7 +73,7 @@ def spec_of(leaves: list[dict[str, Any]], action: dict[str, Any]) -> EnvSpec | N
 
 
 def agent_of(spec: EnvSpec, config: RunConfig) -> Agent | None:
-    """Returns the agent; None where it is refused as it should be."""
+    """Returns the agent, or None where it is refused as it should be."""
     try:
         return make_agent(spec, config)
     except SeedError as error:
@@ -93,7 +93,7 @@ FOUR = {"name": "action", "dtype": "int64", "shape": (), "num_values": 4}
 def test_spec_is_played_or_refused(
     config: RunConfig, leaves: list[dict[str, Any]], action: dict[str, Any]
 ) -> None:
-    """What the first actor says decides what is built: never an end of the learner."""
+    """The first actor's spec decides what is built, and never ends the learner."""
     spec = spec_of(leaves, action)
     agent = agent_of(spec, config) if spec is not None else None
     if spec is None or agent is None:
@@ -109,7 +109,7 @@ def test_spec_is_played_or_refused(
 def test_spec_matches_itself_and_no_other(
     leaves: list[dict[str, Any]], other: dict[str, Any]
 ) -> None:
-    """And the refusal names what differs."""
+    """The refusal of another spec names what differs."""
     mine, theirs = spec_of(leaves, FOUR), spec_of([*leaves[:-1], other], FOUR)
     if mine is None or theirs is None:
         return

@@ -1,4 +1,4 @@
-"""Whatever bytes a stranger sends, decoding gives a sound record or an error of ours."""
+"""Decoding any bytes gives a sound record or an error of ours."""
 
 import contextlib
 import dataclasses
@@ -68,7 +68,7 @@ STEPS = build(
 
 
 def valid_step() -> bytes:
-    """Returns a message that is taken."""
+    """Returns a message that is accepted."""
     zeros = [np.zeros((2, *leaf.shape), leaf.dtype) for leaf in SPEC.observations]
     flags = np.zeros(2, bool)
     outputs = wire.EnvOutputs(
@@ -102,7 +102,7 @@ def assert_sound(outputs: wire.EnvOutputs) -> None:
 @QUICK
 @given(STEPS)
 def test_step_is_sound_or_refused(message: pb.EnvOutputs) -> None:
-    """Fields that make sense one by one, seldom together."""
+    """The fields make sense one by one, and seldom together."""
     with contextlib.suppress(SeedError):
         assert_sound(wire.decode_env_outputs(message, HELLO))
 
@@ -110,7 +110,7 @@ def test_step_is_sound_or_refused(message: pb.EnvOutputs) -> None:
 @QUICK
 @given(st.integers(0, 2**32), st.integers(1, 8), st.booleans())
 def test_mutated_step_is_sound_or_refused(rng_seed: int, num_changes: int, cuts: bool) -> None:
-    """A message that was valid until a few of its bytes changed, or its end went missing."""
+    """A valid message has a few bytes changed, or lacks its end."""
     rng = np.random.default_rng(rng_seed)
     data = bytearray(valid_step())
     for _ in range(num_changes):
@@ -126,7 +126,7 @@ def test_mutated_step_is_sound_or_refused(rng_seed: int, num_changes: int, cuts:
 @QUICK
 @given(HELLOS)
 def test_hello_is_sound_or_refused(message: pb.Hello) -> None:
-    """What is taken comes back as it was, and its spec matches itself."""
+    """A hello that is accepted is encoded back to the same fields, and its spec matches itself."""
     try:
         hello = wire.decode_hello(message)
     except SeedError:
@@ -140,7 +140,7 @@ def test_hello_is_sound_or_refused(message: pb.Hello) -> None:
 @QUICK
 @given(ARRAY_SPECS)
 def test_array_spec_is_sound_or_refused(message: pb.ArraySpec) -> None:
-    """Most hellos fail at something else; here every leaf counts."""
+    """Every leaf is tested alone here, since most hellos already fail at another field."""
     try:
         spec = ArraySpec(
             name=message.name,
@@ -159,7 +159,7 @@ def test_array_spec_is_sound_or_refused(message: pb.ArraySpec) -> None:
 @QUICK
 @given(st.binary(max_size=64), st.integers(0, 3))
 def test_actions_are_sound_or_refused(data: bytes, group: int) -> None:
-    """An actor distrusts its learner just as well."""
+    """An actor checks the answers of its learner in the same way."""
     try:
         group, actions = wire.decode_actions(pb.Actions(group=group, actions=data), HELLO)
     except SeedError:
@@ -168,7 +168,7 @@ def test_actions_are_sound_or_refused(data: bytes, group: int) -> None:
 
 
 def test_the_fuzz_starts_from_a_message_that_is_taken() -> None:
-    """Else all its mutants would be refused for one and the same reason."""
+    """Otherwise all its mutants would be refused for the same reason."""
     message = pb.ActRequest.FromString(valid_step())
     assert_sound(wire.decode_env_outputs(message.env_outputs, HELLO))
     with pytest.raises(AssertionError):

@@ -1,4 +1,4 @@
-"""What the learner's tests are made of: specs, random rows and unrolls, requests.
+"""Makes the inputs of the learner's tests: specs, random rows and unrolls, requests.
 
 Everything random comes from a generator that the test seeds.
 """
@@ -30,7 +30,7 @@ SCREEN = ArraySpec(name="screen", dtype="uint8", shape=(5, 6), minimum=0, maximu
 SPEED = ArraySpec(name="body/speed", dtype="float32", shape=(3,))
 GEAR = ArraySpec(name="body/gear", dtype="int64", num_values=5)
 
-# The plainest network, and one with all that may stand behind and before a torso.
+# The plainest network, and one with every option around its torso.
 NETWORKS = {
     "mlp": NetworkConfig(hidden_sizes=(16,)),
     "everything": NetworkConfig(
@@ -53,10 +53,10 @@ def seeded(number: int = 0) -> torch.Generator:
 
 @torch.no_grad()
 def with_random_weights(network: Network, rng_seed: int = 0) -> Network:
-    """Returns `network` with a mind of its own.
+    """Returns `network` with random weights, so that its answers differ from row to row.
 
-    Freshly made, its policy is nearly uniform whatever it sees, which would hide
-    most of what the tests look for. Scalars are no weights, and keep their value.
+    A fresh network has a nearly uniform policy for any input, which would hide most faults
+    that the tests look for. Scalars are no weights, and keep their value.
     """
     generator = seeded(rng_seed)
     for parameter in filter(lambda p: p.ndim, network.parameters()):
@@ -108,7 +108,7 @@ def random_rows(
 def random_unrolls(
     spec: EnvSpec, num_rows: int, batch_size: int, initial_state: State, generator: torch.Generator
 ) -> Unrolls:
-    """Returns unrolls [T + 1, B] as a policy unlike the one being trained made them."""
+    """Returns unrolls [T + 1, B] that a policy unlike the trained one made."""
     leading, num_actions = (num_rows, batch_size), spec.action.num_values
     steps = Steps(
         rows=random_rows(spec, num_rows, batch_size, generator),
@@ -120,7 +120,7 @@ def random_unrolls(
 
 
 def numbered_unrolls(numbers: list[int], num_rows: int = 3) -> Unrolls:
-    """Returns one unroll for each number, which fills every tensor of it."""
+    """Returns one unroll for each number; the number fills every tensor of the unroll."""
     values = torch.tensor(numbers).repeat(num_rows, 1)
     flags = values % 2 == 1
     steps = Steps(
@@ -162,7 +162,7 @@ def env_outputs(num_envs: int, *, group: int = 0, value: float = 0.0) -> EnvOutp
 
 
 def request(num_envs: int, *, submitted_at: float = 0.0) -> Request:
-    """Returns a request of `num_envs` environments that nobody waits for."""
+    """Returns a request of `num_envs` environments whose answer is dropped."""
     return Request(
         outputs=env_outputs(num_envs),
         slots=np.arange(num_envs),
@@ -174,7 +174,7 @@ def request(num_envs: int, *, submitted_at: float = 0.0) -> Request:
 
 
 class WatchedCondition(threading.Condition):
-    """A condition that tells when somebody waits on it, so that no test need sleep."""
+    """A condition that tells when a thread waits on it, so that no test need sleep."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class WatchedCondition(threading.Condition):
 
 
 class WatchedLock:
-    """A lock that tells how many have asked for it."""
+    """A lock that tells how many threads have asked for it."""
 
     def __init__(self) -> None:
         self.asked = threading.Semaphore(0)
@@ -202,7 +202,7 @@ class WatchedLock:
 
 
 def in_thread(function: Callable[..., Result], *args: object) -> Future[Result]:
-    """Calls `function` on a thread of its own, which a hang leaves behind."""
+    """Calls `function` on a daemon thread, which does not outlive a hang."""
     future: Future[Result] = Future()
 
     def run() -> None:

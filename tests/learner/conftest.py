@@ -8,7 +8,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_torch_thread() -> Iterator[None]:
-    """Tensors this small gain nothing from threads, which on shared cores cost tenfold."""
+    """Small tensors gain nothing from threads, and on shared cores threads cost tenfold."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,4 +1,4 @@
-"""Training as a function."""
+"""`seed.train` trains in the process that calls it."""
 
 import dataclasses
 import signal
@@ -16,7 +16,7 @@ from seed.errors import ConfigError
 
 
 def short_run(train_in: str = "thread") -> RunConfig:
-    """Returns CartPole for some updates."""
+    """Returns a run of CartPole with few updates."""
     learner = LearnerConfig(total_env_steps=2_000, train_in=train_in)  # type: ignore[arg-type]
     return dataclasses.replace(PRESETS["cartpole-vtrace"].config, learner=learner)
 
@@ -24,7 +24,7 @@ def short_run(train_in: str = "thread") -> RunConfig:
 def test_a_run_is_complete_and_its_policy_acts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two lines train and load; signals are left as they were, and nothing is printed."""
+    """Two lines train and load; signals stay as they were, and nothing is printed."""
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     result = seed.train(short_run(), run_dir=tmp_path / "run")
     assert result.report["env_steps"] >= 2_000
@@ -38,7 +38,7 @@ def test_a_run_is_complete_and_its_policy_acts(
 
 
 def test_failure_of_a_thread_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the loss raised reaches the caller, and every thread has ended."""
+    """The caller gets the error of the loss, and every thread has ended."""
 
     def explode(*_: object) -> None:
         raise RuntimeError("boom in the loss")

@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved comes back, and no kill or damage loses a whole one."""
+"""Checkpoints read back as saved, and no kill and no damage loses a whole one."""
 
 import json
 import os
@@ -19,11 +19,11 @@ from seed.errors import CheckpointError
 
 
 class KilledError(BaseException):
-    """Stands for kill -9: passes every `except OSError` and `except Exception`."""
+    """Stands for kill -9, so no `except OSError` and no `except Exception` catches it."""
 
 
 def make_weights(value: float) -> dict[str, Tensor]:
-    """Two tensors that share storage, as the parameters of a flat buffer do."""
+    """Returns two tensors that share storage, as the parameters of a flat buffer do."""
     flat = torch.full((6,), value)
     return {"torso.weight": flat[:4].view(2, 2), "torso.bias": flat[4:]}
 
@@ -36,17 +36,17 @@ def save(directory: Path, step: int, *, keep: int = 3, value: float | None = Non
 
 
 def value_of(path: Path) -> float:
-    """Returns the value that the checkpoint at `path` was saved with."""
+    """Returns the value of `save` for the checkpoint at `path`."""
     return load_checkpoint(path).weights["torso.bias"][0].item()
 
 
 def steps_in(directory: Path) -> list[int]:
-    """Returns the steps of the checkpoints that are there, sorted."""
+    """Returns the steps of the checkpoints that exist, sorted."""
     return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
 
 
 def die_at(monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
-    """Kills the process at the `number`th (from 1) call of os.`call`, before its effect."""
+    """Kills the process at call `number` (from 1) of os.`call`, before its effect."""
     real: Callable[..., None] = getattr(os, call)
     calls = 0
 
@@ -128,14 +128,14 @@ def test_latest_points_to_the_newest(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
-    """Nothing but `keep` checkpoints and the link stays behind."""
+    """Nothing but `keep` checkpoints and the link stays."""
     for step in range(1, 6):
         save(tmp_path, step, keep=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["4", "5", "latest"]
 
 
 def test_a_new_branch_at_lower_steps_outlives_the_one_it_left(tmp_path: Path) -> None:
-    """Newest means saved last: resuming from an older checkpoint must not lose new work."""
+    """Newest means saved last, since a run may resume from an older checkpoint."""
     save(tmp_path, 200, keep=2)
     save(tmp_path, 300, keep=2)
     save(tmp_path, 110, keep=2)
@@ -145,7 +145,7 @@ def test_a_new_branch_at_lower_steps_outlives_the_one_it_left(tmp_path: Path) ->
 
 
 def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
-    """The second one counts, and the first leaves nothing behind."""
+    """The second one replaces the first, which leaves no file."""
     save(tmp_path, 1, value=0.25)
     save(tmp_path, 1, value=0.75)
     assert value_of(tmp_path) == 0.75
@@ -198,7 +198,7 @@ def test_a_kill_while_writing_leaves_the_one_before(
 def test_a_kill_during_the_first_save_is_as_if_none_had_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A supervisor's `--resume` starts afresh then; once one was whole, it does not."""
+    """A supervisor's `--resume` then starts afresh; after a whole checkpoint it does not."""
     directory = tmp_path / "checkpoints"
     assert not was_ever_saved(directory)
     for call, number in (("fsync", 1), ("rename", 1)):
@@ -232,7 +232,7 @@ def test_a_kill_before_the_link_moves_keeps_both(
 def test_a_full_disk_is_an_error_that_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files written so far are removed, which frees the room they took."""
+    """The files written so far are removed, so that their room is free again."""
     save(tmp_path, 1)
 
     def full(_: int) -> None:
@@ -246,7 +246,7 @@ def test_a_full_disk_is_an_error_that_loses_nothing(
 
 
 def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    """A file stands where the directory should be."""
+    """A file stands where the directory must be."""
     (tmp_path / "checkpoints").write_text("")
     with pytest.raises(CheckpointError, match="expected room and permission"):
         save(tmp_path / "checkpoints", 1)
@@ -269,7 +269,7 @@ def test_newest_whole_one_is_taken_where_latest_is_broken(tmp_path: Path, broken
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.pt", "meta.json"])
 def test_a_truncated_file_is_named(tmp_path: Path, name: str) -> None:
-    """Every length short of the whole is noticed."""
+    """Every length below the full one is noticed."""
     path = save(tmp_path, 1)
     whole = (path / name).read_bytes()
     for size in {0, 1, len(whole) // 2, len(whole) - 2}:
@@ -280,7 +280,7 @@ def test_a_truncated_file_is_named(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.pt"])
 def test_one_flipped_bit_is_noticed(tmp_path: Path, name: str) -> None:
-    """Damage that keeps the size is found by the hash."""
+    """The hash finds damage that keeps the size."""
     path = save(tmp_path, 1)
     data = bytearray((path / name).read_bytes())
     data[len(data) // 2] ^= 1
@@ -291,7 +291,7 @@ def test_one_flipped_bit_is_noticed(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.pt", "meta.json"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    """The message tells which."""
+    """The message names the file."""
     path = save(tmp_path, 1)
     (path / name).unlink()
     with pytest.raises(CheckpointError, match=f"{name}: expected a readable file"):
@@ -299,7 +299,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_no_checkpoint_is_an_error_that_names_the_place(tmp_path: Path) -> None:
-    """Both an empty directory and none at all."""
+    """This holds for an empty directory and for none."""
     with pytest.raises(CheckpointError, match="at least one whole checkpoint, got none"):
         load_checkpoint(tmp_path)
     with pytest.raises(CheckpointError, match="nowhere: expected a directory"):
@@ -308,7 +308,7 @@ def test_no_checkpoint_is_an_error_that_names_the_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("meta", ["{", "[]", '{"format_version": 2}', '{"format_version": 1}'])
 def test_a_foreign_meta_file_is_refused(tmp_path: Path, meta: str) -> None:
-    """Another program's or another version's file is not guessed at."""
+    """A file of another program or version is not read."""
     path = save(tmp_path, 1)
     (path / "meta.json").write_text(meta, encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"meta\.json"):
@@ -316,10 +316,10 @@ def test_a_foreign_meta_file_is_refused(tmp_path: Path, meta: str) -> None:
 
 
 class Bomb:
-    """Creates a file when unpickled."""
+    """Makes a file when it is unpickled."""
 
     def __init__(self, target: Path) -> None:
-        """Aims at `target`."""
+        """Makes `target` when it is unpickled."""
         self._target = target
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Path]]:
@@ -329,7 +329,7 @@ class Bomb:
 
 @pytest.mark.parametrize("writer", ["torch", "pickle"])
 def test_code_in_a_checkpoint_is_refused_and_not_run(tmp_path: Path, writer: str) -> None:
-    """Even where sizes and hashes agree, as an attacker would make them."""
+    """It is refused although sizes and hashes agree, as an attacker would make them agree."""
     path = save(tmp_path / "checkpoints", 1)
     exploded = tmp_path / "exploded"
     with (path / "state.pt").open("wb") as file:
@@ -347,7 +347,7 @@ def test_code_in_a_checkpoint_is_refused_and_not_run(tmp_path: Path, writer: str
 
 
 def test_state_that_could_not_be_loaded_is_refused_when_saving(tmp_path: Path) -> None:
-    """A NumPy number is the usual slip; better the first save fails than the resume."""
+    """A NumPy number is a usual mistake, and the first save fails rather than the resume."""
     state = {"nested": [torch.ones(1).numpy()[0]]}
     with pytest.raises(AssertionError, match=r"state\['nested'\]\[0\]"):
         save_checkpoint(tmp_path, 1, make_weights(0), state, keep=1)
@@ -355,13 +355,13 @@ def test_state_that_could_not_be_loaded_is_refused_when_saving(tmp_path: Path) -
 
 
 def save_with_replay(directory: Path, step: int) -> Path:
-    """Saves a checkpoint whose replay tells its step."""
+    """Saves a checkpoint whose replay holds its step."""
     replay = {"rewards": torch.full((4,), float(step)), "frames": torch.arange(6).to(torch.uint8)}
     return save_checkpoint(directory, step, make_weights(0), {}, keep=3, replay=replay)
 
 
 def test_replay_reads_back_as_saved(tmp_path: Path) -> None:
-    """Beside the weights, and only when asked for."""
+    """It is read only when asked for, and the weights need no replay."""
     path = save_with_replay(tmp_path, 5)
     replay = load_replay(path)
     assert replay is not None
@@ -371,7 +371,7 @@ def test_replay_reads_back_as_saved(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_checkpoint_keeps_its_replay(tmp_path: Path) -> None:
-    """Which may be as large as all the rest of the run."""
+    """A replay may be as large as all other files of the run."""
     older, newest = save_with_replay(tmp_path, 1), save_with_replay(tmp_path, 2)
     assert load_replay(older) is None
     assert load_checkpoint(older).learner_step == 1
@@ -383,7 +383,7 @@ def test_only_the_newest_checkpoint_keeps_its_replay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data[:-1] + b"x"])
 def test_damaged_replay_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    """The weights of the same checkpoint stay usable."""
+    """The weights of the same checkpoint can still be read."""
     path = save_with_replay(tmp_path, 1)
     file = path / "replay.safetensors"
     file.write_bytes(damage(file.read_bytes()))
@@ -395,7 +395,7 @@ def test_damaged_replay_is_named(tmp_path: Path, damage: Callable[[bytes], bytes
 def test_a_replay_that_cannot_be_written_is_an_error_that_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """safetensors reports a full disk in its own way."""
+    """safetensors reports a full disk with an error of its own."""
     before = save(tmp_path, 1)
 
     def fail(*_: object) -> None:

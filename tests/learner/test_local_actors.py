@@ -1,4 +1,4 @@
-"""Local actors with processes that a test ends: who is started, replaced, or given up."""
+"""Local actors with fake processes: which ones are started, replaced or given up."""
 
 import logging
 import os
@@ -72,7 +72,7 @@ def actors(tmp_path: Path) -> Iterator[ActorProcesses]:
 def test_every_actor_has_the_address_and_a_log_of_its_own(
     actors: ActorProcesses, started: list[FakeProcess], tmp_path: Path
 ) -> None:
-    """And ends with the learner, even if that is killed."""
+    """Each actor also ends with the learner, even if the learner is killed."""
     common = ["--learner", actors.address, "--exit-with-parent", str(os.getpid())]
     assert [process.flags[:5] for process in started] == [[*common, "--share-memory"]] * 3
     logs = ["actor-0.log", "actor-1.log", "eval-actor-0.log"]
@@ -82,20 +82,20 @@ def test_every_actor_has_the_address_and_a_log_of_its_own(
 def test_local_actors_let_the_trainer_go_first(
     actors: ActorProcesses, started: list[FakeProcess]
 ) -> None:
-    """On the cores that they share."""
+    """They share cores with the trainer."""
     assert [process.niceness for process in started] == [SHARED_CORE_NICENESS] * 3
 
 
 def test_evaluation_actors_play_in_one_small_group(
     actors: ActorProcesses, started: list[FakeProcess]
 ) -> None:
-    """The others do as the learner says."""
+    """The other actors take their group sizes from the learner."""
     small = ["--role", "eval", "--num-groups", "1", "--envs-per-group", "4"]
     assert [process.flags[5:] for process in started] == [[], [], small]
 
 
 def test_further_flags_are_not_for_evaluation_actors(started: list[FakeProcess]) -> None:
-    """Which know what to do."""
+    """Evaluation actors have all flags that they need."""
     actors = ActorProcesses(1, num_eval_actors=1, extra_args=("--role", "eval", "--video", "x"))
     actors.start()
     actors.close()
@@ -104,7 +104,7 @@ def test_further_flags_are_not_for_evaluation_actors(started: list[FakeProcess])
 
 
 def test_token_is_for_all_of_them(started: list[FakeProcess]) -> None:
-    """The learner asks for it at every address, their private socket included."""
+    """The learner asks for it at every address, also at their private socket."""
     actors = ActorProcesses(1, num_eval_actors=1, token_file=Path("certs/token"))
     actors.start()
     actors.close()
@@ -112,8 +112,8 @@ def test_token_is_for_all_of_them(started: list[FakeProcess]) -> None:
         assert process.flags[5:7] == ["--token-file", "certs/token"]
 
 
-def test_memory_is_not_shared_where_that_is_not_wanted(started: list[FakeProcess]) -> None:
-    """Steps then take the way that those of other machines take."""
+def test_actors_share_memory_only_if_the_learner_does(started: list[FakeProcess]) -> None:
+    """Without --share-memory their steps go over gRPC, as those of other machines do."""
     actors = ActorProcesses(1, num_eval_actors=1, share_memory=False)
     actors.start()
     actors.close()
@@ -121,7 +121,7 @@ def test_memory_is_not_shared_where_that_is_not_wanted(started: list[FakeProcess
 
 
 def test_actors_are_spread_over_ingress_processes(started: list[FakeProcess]) -> None:
-    """Each of which has a socket of its own; evaluation actors are counted, too."""
+    """Each process has a socket of its own, and evaluation actors count too."""
     actors = ActorProcesses(2, num_eval_actors=1, ingress_processes=2)
     actors.start()
     actors.close()
@@ -130,14 +130,14 @@ def test_actors_are_spread_over_ingress_processes(started: list[FakeProcess]) ->
 
 
 @pytest.mark.parametrize(("killed", "name"), [(1, "actor 1"), (2, "eval actor 0")])
-def test_killed_actor_is_replaced_by_its_like(
+def test_killed_actor_is_replaced_by_one_with_the_same_flags(
     actors: ActorProcesses,
     started: list[FakeProcess],
     killed: int,
     name: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With the same flags, going on in the same log; the others stay."""
+    """The new actor goes on in the same log, and the others stay."""
     started[killed].code = -9
     with caplog.at_level(logging.INFO):
         actors.check()
@@ -156,7 +156,7 @@ def test_killed_actor_is_replaced_by_its_like(
 def test_actor_that_gave_up_ends_the_run_with_its_last_words(
     actors: ActorProcesses, started: list[FakeProcess], index: int, name: str, code: int
 ) -> None:
-    """Another would fare no better; the log's end says why."""
+    """Another actor would fail in the same way, and the end of the log says why."""
     lines = [f"line {number}" for number in range(50)]
     started[index].log.write_text("\n".join([*lines, "env_id: expected ..."]))
     started[index].code = code
@@ -169,7 +169,7 @@ def test_actor_that_gave_up_ends_the_run_with_its_last_words(
 
 
 def test_close_ends_every_actor(actors: ActorProcesses, started: list[FakeProcess]) -> None:
-    """By force where asking does not help; nothing is left in the file system."""
+    """An actor that ignores SIGTERM is killed, and no file is left."""
     started[1].is_deaf = True
     actors.close()
     assert [process.code for process in started] == [0, -9, 0]
@@ -177,8 +177,8 @@ def test_close_ends_every_actor(actors: ActorProcesses, started: list[FakeProces
     assert not Path(actors.address.removeprefix("unix:")).parent.exists()
 
 
-def test_no_actors_are_fine(started: list[FakeProcess]) -> None:
-    """They may all run elsewhere; or only evaluation actors run here."""
+def test_run_may_have_no_local_actors(started: list[FakeProcess]) -> None:
+    """All actors may run elsewhere, or only evaluation actors here."""
     for num_eval_actors in (0, 1):
         actors = ActorProcesses(0, num_eval_actors=num_eval_actors)
         actors.start()

@@ -1,4 +1,4 @@
-"""Policies for Python: they act as `seed eval` does, on one observation or on many."""
+"""Policies for Python act as `seed eval` does, on one observation or on a batch."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ EVERYTHING = NetworkConfig(hidden_sizes=(16,), lstm_size=8, frame_stack=2, see_l
 
 
 def save_run(directory: Path, spec: EnvSpec, preset: str, network: NetworkConfig) -> RunConfig:
-    """Writes a run whose policy has a mind of its own."""
+    """Writes a run whose policy has random weights."""
     config = dataclasses.replace(PRESETS[preset].config, network=network)
     directory.mkdir(parents=True, exist_ok=True)
     dump_config(config, directory / "config.yaml", name=preset)
@@ -39,13 +39,13 @@ def save_run(directory: Path, spec: EnvSpec, preset: str, network: NetworkConfig
 
 
 def cartpole_spec() -> EnvSpec:
-    """Returns what CartPole emits and takes."""
+    """Returns CartPole's spec."""
     config = PRESETS["cartpole-vtrace"].config.env
     return make_group(config, index=0, num_envs=1, base_seed=0).spec
 
 
 def play(policy: Policy, num_envs: int, num_games: int, rng_seed: int) -> list[float]:
-    """Returns the returns of games, as many of each environment, as `seed eval` plays them."""
+    """Returns the returns of games, split over environments as `seed eval` splits them."""
     config = PRESETS["cartpole-vtrace"].config.env
     group = make_group(config, index=0, num_envs=num_envs, base_seed=rng_seed)
     left = [num_games // num_envs] * num_envs
@@ -64,7 +64,7 @@ def play(policy: Policy, num_envs: int, num_games: int, rng_seed: int) -> list[f
 
 
 def test_games_are_those_of_seed_eval(tmp_path: Path) -> None:
-    """The same environments, played by the command and by a loop in Python, end alike."""
+    """The command and a loop in Python play the same environments with the same returns."""
     save_run(tmp_path / "run", cartpole_spec(), "cartpole-vtrace", EVERYTHING)
     flags = ("--episodes", 6, "--num-envs", 2, "--rng-seed", 5, "--json")
     done = subprocess.run(
@@ -81,7 +81,7 @@ def test_games_are_those_of_seed_eval(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("preset", ["cartpole-vtrace", "cartpole-r2d2"])
 def test_one_observation_is_a_batch_of_one(tmp_path: Path, preset: str) -> None:
-    """Alone and in a batch, step by step, an environment gets the same actions."""
+    """An environment gets the same actions alone and in a batch, step by step."""
     save_run(tmp_path, cartpole_spec(), preset, EVERYTHING)
     policy = load_policy(tmp_path, device="cpu")
     rng = np.random.default_rng(0)
@@ -98,8 +98,8 @@ def test_one_observation_is_a_batch_of_one(tmp_path: Path, preset: str) -> None:
             torch.testing.assert_close(alone[0], batched.network[name][1])
 
 
-def test_an_episode_starts_afresh_where_it_is_said(tmp_path: Path) -> None:
-    """`is_first` forgets one environment's past and keeps the other's."""
+def test_episode_starts_afresh_where_is_first_is_set(tmp_path: Path) -> None:
+    """`is_first` clears the state of one environment and keeps that of the other."""
     save_run(tmp_path, cartpole_spec(), "cartpole-vtrace", EVERYTHING)
     policy = load_policy(tmp_path, device="cpu")
     observations = np.random.default_rng(0).normal(size=(4, 2, 4)).astype(np.float32)
@@ -116,7 +116,7 @@ def test_an_episode_starts_afresh_where_it_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("as_batch", [False, True])
 def test_nested_observations_are_read_by_their_names(tmp_path: Path, as_batch: bool) -> None:
-    """Dicts and tuples in any order of keys, as the environment returns them."""
+    """Dicts may have any order of keys, as the environment returns them."""
     names = ("screen", "body/0", "body/1")
     leaves = [
         dataclasses.replace(leaf, name=name)
@@ -153,7 +153,7 @@ def test_observations_of_another_shape_are_refused(
 
 
 def test_values_and_states_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    """A discrete value out of range, and the state of a batch of another size."""
+    """The value is out of range, or the state is of a batch of another size."""
     spec = env_spec(ArraySpec(name="observation", dtype="int64", num_values=5))
     save_run(tmp_path, spec, "cartpole-vtrace", NetworkConfig(hidden_sizes=(8,)))
     policy = load_policy(tmp_path, device="cpu")
@@ -164,7 +164,7 @@ def test_values_and_states_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         policy.act(np.array([1, 2, 3]), state)
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_path_device_and_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     """A path without a run, a device that is not there, the weights of another network."""
     with pytest.raises(ConfigError, match="RUN: expected a run directory"):
         load_policy(tmp_path / "nothing")

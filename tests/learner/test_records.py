@@ -1,4 +1,4 @@
-"""Rows -> transitions, and records as batches."""
+"""Rows become transitions, and records are cut, joined and flattened as batches."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def rows_of(
 
 
 def test_steps_into_and_out_of_a_terminated_row() -> None:
-    """The drawing in design.md: the step o5 -> o6 has discount 0, o6 -> o0 does not exist."""
+    """The step o5 -> o6 has discount 0, and o6 -> o0 is no step (drawn in learner/records.py)."""
     rows = rows_of(
         rewards=[5, 6, 0, 1], is_first=[0, 0, 1, 0], terminated=[0, 1, 0, 0], truncated=[0, 0, 0, 0]
     )
@@ -63,7 +63,7 @@ def test_steps_into_and_out_of_a_terminated_row() -> None:
 
 
 def test_truncated_row_bootstraps() -> None:
-    """The episode is cut, its return is not: o5 -> o6 keeps its discount, o6 -> o0 is no step."""
+    """The return goes on: the step o5 -> o6 keeps its discount, and o6 -> o0 is no step."""
     rows = rows_of(
         rewards=[5, 6, 0, 1], is_first=[0, 0, 1, 0], terminated=[0, 0, 0, 0], truncated=[0, 1, 0, 0]
     )
@@ -73,7 +73,7 @@ def test_truncated_row_bootstraps() -> None:
 
 
 def test_lost_life_ends_the_return_and_nothing_else() -> None:
-    """A terminated row that no first row follows: the next step is taken and trained."""
+    """No first row follows the terminated row, so the next step is taken and trained."""
     rows = rows_of(
         rewards=[1, 2, 3, 4], is_first=[0, 0, 0, 0], terminated=[0, 1, 0, 0], truncated=[0, 0, 0, 0]
     )
@@ -84,7 +84,7 @@ def test_lost_life_ends_the_return_and_nothing_else() -> None:
 
 
 def test_transitions_equal_a_loop_over_rows() -> None:
-    """Every combination of flags, each environment by itself."""
+    """The test tries every combination of flags, each environment alone."""
     rows = random_rows(env_spec(), 20, 6, seeded())
     steps = transitions(rows, 0.97)
     for t in range(19):
@@ -97,7 +97,7 @@ def test_transitions_equal_a_loop_over_rows() -> None:
 
 
 def test_map_tensors_keeps_the_structure() -> None:
-    """Named tuples, tuples and dicts come back as what they were."""
+    """Named tuples, tuples and dicts keep their types."""
     unrolls = numbered_unrolls([1, 2])
     doubled = map_tensors(lambda x, y: x + y, unrolls, unrolls)
     assert type(doubled) is type(unrolls)
@@ -110,14 +110,14 @@ def test_map_tensors_keeps_the_structure() -> None:
 
 
 def test_concatenated_unrolls_keep_order_and_states() -> None:
-    """Time stays in place; the states, which have no time, go along."""
+    """Time stays the first axis, and the states, which have no time, are joined too."""
     merged = concatenate_unrolls([numbered_unrolls([1, 2]), numbered_unrolls([3])])
     assert merged.num_unrolls == 3
     assert numbers_of(merged) == [1, 2, 3]
 
 
 def test_selected_unrolls_are_those_asked_for() -> None:
-    """A range of the batch, with its states."""
+    """They are a range of the batch, with its states."""
     unrolls = numbered_unrolls([1, 2, 3, 4])
     assert numbers_of(select_unrolls(unrolls, 1, 3)) == [2, 3]
     parts = [select_unrolls(unrolls, 0, 1), select_unrolls(unrolls, 1, 4)]
@@ -125,7 +125,7 @@ def test_selected_unrolls_are_those_asked_for() -> None:
 
 
 def test_indexed_unrolls_are_copies_of_those_asked_for() -> None:
-    """In the order asked for."""
+    """They come in the order asked for."""
     unrolls = numbered_unrolls([1, 2, 3, 4])
     chosen = index_unrolls(unrolls, torch.tensor([3, 1]))
     unrolls.steps.actions.fill_(0)
@@ -133,13 +133,13 @@ def test_indexed_unrolls_are_copies_of_those_asked_for() -> None:
 
 
 def test_records_without_state_concatenate() -> None:
-    """A network with no memory has none to keep."""
+    """A network without memory has no state."""
     parts = [numbered_unrolls([n])._replace(initial_state={}) for n in (1, 2)]
     assert concatenate_unrolls(parts).initial_state == {}
 
 
 def test_tensors_of_records_built_alike_correspond() -> None:
-    """Neither the order of a dictionary nor what a record holds decides the order."""
+    """The order is that of the names, for any order of a dictionary and any content."""
     ours = {"hidden": torch.tensor(1), "cell": torch.tensor(2)}
     theirs = {"cell": torch.tensor(2), "hidden": torch.tensor(1)}
     assert [x.item() for x in tensors_of((torch.tensor(0), ours))] == [0, 2, 1]
@@ -155,7 +155,7 @@ def test_tensors_of_unrolls_are_all_that_map_tensors_sees() -> None:
 
 
 def some_unrolls(num_rows: int = 4, num_unrolls: int = 3) -> Unrolls:
-    """Returns unrolls with two observations and two states, whose names hold slashes."""
+    """Returns unrolls with two observations and two states, with slashes in their names."""
     generator = seeded()
     shape = (num_unrolls, 2)
     state = {f"lstm/{name}": torch.randn(shape, generator=generator) for name in ("hidden", "cell")}
@@ -163,7 +163,7 @@ def some_unrolls(num_rows: int = 4, num_unrolls: int = 3) -> Unrolls:
 
 
 def without(unrolls: Unrolls, part: str) -> Unrolls:
-    """Returns unrolls that lack one of the parts that may be missing."""
+    """Returns unrolls without one of the parts that may be missing."""
     steps = unrolls.steps
     match part:
         case "observations":
@@ -178,7 +178,7 @@ def without(unrolls: Unrolls, part: str) -> Unrolls:
 
 @pytest.mark.parametrize("missing", ["nothing", "observations", "policy_outputs", "initial_state"])
 def test_flattened_unrolls_come_back(missing: str) -> None:
-    """The same tensors in the same places; what is missing stays missing."""
+    """The same tensors are in the same places, and missing parts stay missing."""
     unrolls = without(some_unrolls(), missing)
     back = unflatten(flatten(unrolls))
     assert len(back.steps.rows.observations) == len(unrolls.steps.rows.observations)
@@ -188,7 +188,7 @@ def test_flattened_unrolls_come_back(missing: str) -> None:
 
 
 def test_more_than_ten_observations_keep_their_order() -> None:
-    """Their paths end in numbers, of which "10" sorts before "2"."""
+    """Their paths end in numbers, and "10" sorts before "2" as a text."""
     unrolls = some_unrolls()
     observations = tuple(torch.full((4, 3), float(number)) for number in range(12))
     rows = unrolls.steps.rows._replace(observations=observations)
@@ -197,7 +197,7 @@ def test_more_than_ten_observations_keep_their_order() -> None:
 
 
 def test_paths_name_the_fields() -> None:
-    """Checkpoints of replays hold them: another name makes a file unreadable."""
+    """Checkpoints of replays hold the paths, so another name makes a file unreadable."""
     assert list(flatten(numbered_unrolls([1]))) == [
         "steps/rows/observations/0",
         "steps/rows/rewards",
@@ -213,7 +213,7 @@ def test_paths_name_the_fields() -> None:
 
 
 def test_flatten_and_tensors_of_agree() -> None:
-    """All tensors, in one order, though dictionaries are filled in another."""
+    """Both have all tensors in one order, also for dictionaries filled in another."""
     unrolls = some_unrolls()
     assert list(unrolls.initial_state) == ["lstm/hidden", "lstm/cell"]
     named = list(flatten(unrolls).values())
@@ -221,7 +221,7 @@ def test_flatten_and_tensors_of_agree() -> None:
 
 
 def test_map_tensors_keeps_none() -> None:
-    """A batch that was sampled evenly has no weights, before and after."""
+    """A batch that was sampled evenly has no weights before and after."""
     batch = Batch(numbered_unrolls([1, 2]))
     moved = map_tensors(torch.clone, batch)
     assert type(moved) is Batch
@@ -233,7 +233,7 @@ def test_map_tensors_keeps_none() -> None:
 
 
 def test_every_tensor_of_steps_is_time_major() -> None:
-    """One function slices a row of all of them, and the properties tell T and B."""
+    """One function slices a row of all of them, and the properties return T and B."""
     steps = some_unrolls(num_rows=4, num_unrolls=3).steps
     assert {tuple(x.shape[:2]) for x in tensors_of(steps)} == {(4, 3)}
     assert (steps.num_rows, steps.batch_size) == (4, 3)

@@ -1,4 +1,4 @@
-"""The learner before it trains: what it tells actors, and for which actor it builds networks."""
+"""The learner before it trains: what it tells actors, and when it builds networks."""
 
 import threading
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from tests.learner.serving.support import INVALID, PRECONDITION, SPEC, FakeActor
 
 @pytest.fixture
 def learner(tmp_path: Path) -> Iterator[tuple[Learner, str]]:
-    """A real learner to which no actor has come yet, and its address."""
+    """A real learner without an actor, and its address."""
     config = RunConfig(
         env=EnvConfig(env_id="CartPole-v1", env_kwargs='{"sutton_barto_reward": true}'),
         actor=ActorConfig(envs_per_group=3, num_groups=4),
@@ -40,7 +40,7 @@ def learner(tmp_path: Path) -> Iterator[tuple[Learner, str]]:
 
 
 def test_task_tells_an_actor_all_it_needs(learner: tuple[Learner, str]) -> None:
-    """Environment, settings and group sizes; seeds differ from actor to actor."""
+    """The task holds environment, settings and group sizes; seeds differ between actors."""
     served, address = learner
     actors = [FakeActor(address) for _ in range(3)]
     request = pb.GetTaskRequest(protocol_version=1)
@@ -55,7 +55,7 @@ def test_task_tells_an_actor_all_it_needs(learner: tuple[Learner, str]) -> None:
 
 
 def test_task_is_refused_to_another_version(learner: tuple[Learner, str]) -> None:
-    """Before the actor has made a single environment."""
+    """The refusal comes before the actor has made an environment."""
     actor = FakeActor(learner[1])
     with pytest.raises(grpc.RpcError) as caught:
         actor.stub.GetTask(pb.GetTaskRequest(protocol_version=9), timeout=TIMEOUT_S)
@@ -65,7 +65,7 @@ def test_task_is_refused_to_another_version(learner: tuple[Learner, str]) -> Non
 
 
 def test_learner_refuses_what_differs_from_its_first_actor(learner: tuple[Learner, str]) -> None:
-    """It built its networks for that one; an impossible spec does not count as the first."""
+    """It built its networks for the first; an actor whose spec is impossible is not the first."""
     _, address = learner
     impossible, fitting, other = (FakeActor(address) for _ in range(3))
     spec = env_spec(num_actions=4)
@@ -88,7 +88,7 @@ def test_learner_refuses_what_differs_from_its_first_actor(learner: tuple[Learne
 def test_networks_are_built_once_though_their_first_actor_leaves(
     learner: tuple[Learner, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream is gone, the thread that builds them is not: the next actor waits for it."""
+    """The stream has ended, the build goes on, and the next actor waits for it."""
     served, address = learner
     building, go_on = threading.Event(), threading.Event()
     built: list[EnvSpec] = []
@@ -116,7 +116,7 @@ def test_networks_are_built_once_though_their_first_actor_leaves(
 
 
 def test_counters_of_a_resumed_process_begin_at_none(tmp_path: Path) -> None:
-    """The first report, before any actor is back, has the checkpoint's totals already."""
+    """The first report, before an actor is back, holds the checkpoint's totals."""
     earlier = Counters()
     earlier.add_env_steps(5_000_000)
     earlier.progress.learner_steps = 9_000

@@ -1,4 +1,4 @@
-"""The service: what acts is built for the first actor, once, and everything closes in order."""
+"""The service builds what acts once, for the first actor, and closes its parts in order."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ ALL_STOPPED = ["server closed", "batcher closed", "acting stopped", "acting join
 
 
 class LoggedBatcher(Batcher):
-    """Says when it is closed."""
+    """Logs when it is closed."""
 
     def __init__(self, log: list[str]) -> None:
         super().__init__(InferenceConfig(min_fill=0))
@@ -35,7 +35,7 @@ class LoggedBatcher(Batcher):
 
 
 class LoggedActing(FakeInference):
-    """Says what is done to it."""
+    """Logs each call."""
 
     def __init__(self, batcher: Batcher, log: list[str]) -> None:
         self.failures: list[BaseException] = []
@@ -55,7 +55,7 @@ class LoggedActing(FakeInference):
 
 
 class FakeServer:
-    """Serves nobody; a test calls the reception in its place."""
+    """Serves no actor; a test calls the reception itself."""
 
     pids: list[int] = [7]
 
@@ -72,7 +72,7 @@ class FakeServer:
 
 
 class Served:
-    """A service whose parts write a log. `admit` is what its server calls for an actor."""
+    """A service whose parts write a log; `admit` does what its server does for an actor."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, spec: EnvSpec | None = None) -> None:
         self.log: list[str] = []
@@ -93,7 +93,7 @@ class Served:
         )
 
     def admit(self, spec: EnvSpec) -> str:
-        """Lets an actor in; returns the run's name."""
+        """Admits an actor, and returns the run's name."""
         (server,) = self._servers
         return server.reception.admit(spec)
 
@@ -119,7 +119,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 def test_parts_close_in_the_order_in_which_they_feed_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No more steps, then no more batches; then acting need not wait for training either."""
+    """Steps end first, then batches; then acting does not wait for training either."""
     served = Served(monkeypatch)
     served.service.start(["anywhere"])
     assert served.admit(SPEC) == "a-run"
@@ -129,7 +129,7 @@ def test_parts_close_in_the_order_in_which_they_feed_each_other(
 
 
 def test_service_without_an_actor_closes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing acts yet; nor does anything serve before `start`."""
+    """Nothing acts yet, and nothing serves before `start`."""
     served = Served(monkeypatch)
     served.service.close()
     assert served.log == ["batcher closed"]
@@ -139,8 +139,8 @@ def test_service_without_an_actor_closes_too(monkeypatch: pytest.MonkeyPatch) ->
     assert served.log == ["server started", "server closed", "batcher closed"]
 
 
-def test_what_is_known_shows(served: Served) -> None:
-    """The environment and that something acts, from the first actor on; the processes at once."""
+def test_service_shows_its_environment_and_processes(served: Served) -> None:
+    """Environment and inference thread show from the first actor on, the processes at once."""
     assert (served.service.spec, served.service.is_built) == (None, False)
     assert served.service.ingress_pids == [7]
     served.admit(SPEC)
@@ -148,7 +148,7 @@ def test_what_is_known_shows(served: Served) -> None:
 
 
 def test_later_actors_have_the_environment_of_the_first(served: Served) -> None:
-    """Others are refused, and nothing is built for them."""
+    """Actors of other environments are refused, and nothing is built for them."""
     served.admit(SPEC)
     served.admit(SPEC)
     with pytest.raises(IncompatibleError, match=r"this run's action.num_values: expected 4, got 5"):
@@ -160,7 +160,7 @@ def test_later_actors_have_the_environment_of_the_first(served: Served) -> None:
 def test_environment_that_is_known_before_binds_the_first_actor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As after a restart: a checkpoint is of that environment."""
+    """After a restart the checkpoint is of that environment."""
     served = Served(monkeypatch, spec=SPEC)
     served.service.start(["anywhere"])
     with pytest.raises(IncompatibleError, match=r"action.num_values"):
@@ -172,7 +172,7 @@ def test_environment_that_is_known_before_binds_the_first_actor(
 
 
 def test_actor_whose_spec_nothing_can_be_built_for_is_refused_alone(served: Served) -> None:
-    """The run goes on; the next actor may have another environment."""
+    """The run goes on, and the next actor may have another environment."""
 
     def refuse(spec: EnvSpec) -> None:
         if spec != SPEC:
@@ -187,8 +187,8 @@ def test_actor_whose_spec_nothing_can_be_built_for_is_refused_alone(served: Serv
     assert not served.failures
 
 
-def test_what_fails_while_building_ends_the_service(served: Served) -> None:
-    """It is no actor's fault: there may be no memory, or the checkpoint may not fit."""
+def test_error_while_building_ends_the_service(served: Served) -> None:
+    """The actor is not to blame: memory may be short, or the checkpoint may not fit."""
     error = MemoryError("no room")
 
     def fail(spec: EnvSpec) -> None:
@@ -204,7 +204,7 @@ def test_what_fails_while_building_ends_the_service(served: Served) -> None:
 def test_actors_that_come_at_once_are_built_for_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second waits until what acts for the first is there, and shares it."""
+    """The second actor waits until the network of the first is there, and shares it."""
     monkeypatch.setattr(served.service, "_admission", lock := WatchedLock())
     building, go_on = threading.Event(), threading.Event()
 
@@ -228,7 +228,7 @@ def test_actors_that_come_at_once_are_built_for_once(
 def test_closing_waits_for_what_is_being_built(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else it would act on, and nothing would stop it; later actors are to come again."""
+    """Else the inference thread would act after the end; later actors are told to retry."""
     served = Served(monkeypatch)
     served.service.start(["anywhere"])
     building, go_on = threading.Event(), threading.Event()
@@ -250,7 +250,7 @@ def test_closing_waits_for_what_is_being_built(
 
 
 def test_actors_are_served_over_grpc(tmp_path: Path) -> None:
-    """A refused one is told why, the next is answered, and closing ends its stream."""
+    """A refused actor gets the reason, the next is served, and closing ends its stream."""
     log: list[str] = []
     failures: list[BaseException] = []
 

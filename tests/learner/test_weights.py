@@ -1,4 +1,4 @@
-"""Published weights: one version at a time, the newest, and never while being written."""
+"""Published weights: the newest version, whole, and never while it is written."""
 
 import multiprocessing
 import threading
@@ -29,19 +29,19 @@ class Network(nn.Module):
             x.fill_(number)
 
     def numbers(self) -> set[float]:
-        """Returns every number found in it."""
+        """Returns every number in its tensors."""
         extremes = [torch.aminmax(x) for x in self.state_dict().values()]
         return {x.item() for extreme in extremes for x in extreme}
 
 
 def numbers_of(network: nn.Module) -> set[float]:
-    """Returns every number found in an acquired network."""
+    """Returns every number in an acquired network."""
     assert isinstance(network, Network)
     return network.numbers()
 
 
 def test_acquire_gives_the_newest_version_published() -> None:
-    """Versions in between are skipped; a second acquire gives the same again."""
+    """Versions in between are skipped, and a second acquire returns the same one."""
     published = PublishedWeights(Network(), Network())
     for version in (0, 1, 2):
         published.publish(Network(version), version)
@@ -56,7 +56,7 @@ def test_acquire_gives_the_newest_version_published() -> None:
 
 
 def test_acquired_network_stays_unchanged_until_the_next_acquire() -> None:
-    """However often is published while a batch is being acted on."""
+    """This holds for any number of publications while a batch is acted on."""
     published = PublishedWeights(Network(), Network())
     published.publish(Network(0), 0)
     acquired, _ = published.acquire()
@@ -69,7 +69,7 @@ def test_acquired_network_stays_unchanged_until_the_next_acquire() -> None:
 
 
 def test_published_weights_are_a_copy() -> None:
-    """The optimiser goes on writing into the trained network."""
+    """The optimiser goes on writing to the trained network."""
     published, trained = PublishedWeights(Network(), Network()), Network(0)
     published.publish(trained, 0)
     trained.fill(99)
@@ -81,7 +81,7 @@ def test_published_weights_are_a_copy() -> None:
 
 
 def test_acting_networks_are_in_evaluation_mode() -> None:
-    """Statistics that training updates must not move while acting."""
+    """Acting must not move statistics that training updates."""
     published = PublishedWeights(Network().train(), Network().train())
     for version in (0, 1):
         published.publish(Network(version).train(), version)
@@ -89,7 +89,7 @@ def test_acting_networks_are_in_evaluation_mode() -> None:
 
 
 def test_publishing_leaves_the_trained_network_as_it_was() -> None:
-    """Its gradients, its mode and its place in autograd."""
+    """Its gradients and its mode stay, and autograd still tracks it."""
     published, trained = PublishedWeights(Network(), Network()), Network(1).train()
     torch.cat(list(trained.weights)).sum().backward()
     published.publish(trained, 0)
@@ -99,7 +99,7 @@ def test_publishing_leaves_the_trained_network_as_it_was() -> None:
 
 
 def test_other_process_acquires_what_this_one_publishes() -> None:
-    """Both see the same copies, and which of them is acted with."""
+    """Both processes see the same copies, and which of them acts."""
     lock = multiprocessing.get_context("spawn").Lock()
     ours = PublishedWeights(Network(), Network())
     theirs = PublishedWeights.attach(ours.share(lock), lock)
@@ -107,13 +107,13 @@ def test_other_process_acquires_what_this_one_publishes() -> None:
         ours.publish(Network(version), version)
         acquired, seen = theirs.acquire()
         assert seen == version
-        # Into the other copy, as this one is in use.
+        # The weights go to the other copy, as this one is in use.
         ours.publish(Network(99), version)
         assert numbers_of(acquired) == {version}
 
 
-def test_nobody_waits_for_a_process_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was killed while it held the lock."""
+def test_lock_of_a_killed_process_blocks_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process was killed while it held the lock."""
     monkeypatch.setattr("learner.weights._LOOK_UP_S", 0.01)
     lock = multiprocessing.get_context("spawn").Lock()
     ours = PublishedWeights(Network(), Network())
@@ -127,7 +127,7 @@ def test_nobody_waits_for_a_process_that_is_gone(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("size", [2, 160])
 def test_inference_never_sees_a_mix_of_versions(size: int) -> None:
-    """The trainer publishes as fast as it can while inference reads as fast as it can."""
+    """The trainer publishes, and inference reads, as fast as they can."""
     last = 300
     published, trained = PublishedWeights(Network(size=size), Network(size=size)), Network(0, size)
     published.publish(trained, 0)
@@ -144,7 +144,7 @@ def test_inference_never_sees_a_mix_of_versions(size: int) -> None:
         assert not training.done() or training.exception() is None
         network, version = published.acquire()
         started.set()
-        # Twice: it must not change while it is being used either.
+        # Read twice: it must not change while it is in use.
         assert numbers_of(network) == numbers_of(network) == {version}
         seen.append(version)
     training.result(TIMEOUT_S)

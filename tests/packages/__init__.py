@@ -1,1 +1,1 @@
-"""Packages of strangers: what comes in through the doors of docs/extending.md."""
+"""Packages of other authors, which use the extension points of docs/extending.md."""

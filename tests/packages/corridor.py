@@ -44,7 +44,7 @@ gymnasium.register("Corridor-v0", entry_point=f"{__name__}:Corridor")
 CORRIDOR = Preset(
     "A corridor of seven cells with V-trace: seconds.",
     RunConfig(
-        # The actors import this module too, so that they know the environment.
+        # The actors import this module too, so that the environment is registered there.
         env=EnvConfig(env_id=f"{__name__}:Corridor-v0"),
         network=NetworkConfig(hidden_sizes=(16,)),
         agent=VTraceConfig(unroll_length=10, batch_size=8),

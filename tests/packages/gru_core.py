@@ -13,7 +13,7 @@ from seed.specs import ArraySpec, EnvSpec
 
 
 class GRUCore(Core):
-    """As many units as the last of --hidden-sizes; the config's other fields are not used."""
+    """Its size is the last of --hidden-sizes, and it ignores the config's other fields."""
 
     def __init__(self, spec: EnvSpec, config: NetworkConfig) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class GRUCore(Core):
         inputs = self.encoder(inputs).relu()  # [T, B, H]
         memory, outputs = state["memory"], []
         for row, is_first in zip(inputs, rows.is_first, strict=True):
-            memory = memory.masked_fill(is_first.unsqueeze(-1), 0)  # nothing of another episode
+            memory = memory.masked_fill(is_first.unsqueeze(-1), 0)  # no other episode
             memory = self.cell(row, memory)
             outputs.append(memory)
         return torch.stack(outputs), {"memory": memory}

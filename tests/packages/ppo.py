@@ -42,9 +42,9 @@ class PPOConfig(AgentConfig):
     batch_size: int = 8
     """Unrolls in one minibatch, which is one learner step."""
     num_minibatches: int = 4
-    """Minibatches that the unrolls collected together are split into."""
+    """Minibatches into which the unrolls that were collected together are split."""
     num_epochs: int = 4
-    """Times that the unrolls collected together are trained on."""
+    """Epochs over the unrolls that were collected together."""
     discount_factor: float = 0.99
     gae_lambda: float = 0.95
     """Lambda of the advantage estimation."""
@@ -95,7 +95,7 @@ def advantages_of(
 
 
 class Epochs(Experience):
-    """Collects unrolls, estimates their advantages once, and gives them out several times."""
+    """Collects unrolls, estimates their advantages once, and returns each several times."""
 
     def __init__(self, config: PPOConfig, rng_seed: int) -> None:
         self._config = config
@@ -139,7 +139,7 @@ class Epochs(Experience):
         raw = advantages_of(values, rewards, steps.discounts, steps.mask, config.gae_lambda)
         valid = raw[steps.mask.bool()]
         normalised = (raw - valid.mean()) / (valid.std() + 1e-8)
-        padding = torch.zeros_like(raw[:1])  # the last row starts no transition
+        padding = torch.zeros_like(raw[:1])  # The last row starts no transition.
         outputs = stored.policy_outputs | {
             "advantage": torch.cat([normalised, padding]),
             "value_target": torch.cat([raw + values[:-1], padding]),
@@ -148,7 +148,7 @@ class Epochs(Experience):
 
 
 class PPO(Agent):
-    """See `learner.agents.base.Agent` for what each method is called with."""
+    """See `learner.agents.base.Agent` for the arguments of each method."""
 
     Config = PPOConfig
 
@@ -157,7 +157,7 @@ class PPO(Agent):
         self.network_config = network
         self.config = agent
         self.unroll_length = agent.unroll_length
-        self.batch_size = 0  # all environments in phase: a batch is what one policy collected
+        self.batch_size = 0  # 0: all environments are in phase, so one policy collects a batch.
         self._template = self.build_network()
 
     def build_network(self) -> ActorCritic:

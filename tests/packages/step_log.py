@@ -26,6 +26,6 @@ class StepLog:
         self._file.write(json.dumps(line) + "\n")
 
     def close(self) -> None:
-        """Closes the file, behind a last line that says so."""
+        """Writes a last line, "closed", and closes the file."""
         self._file.write('"closed"\n')
         self._file.close()

@@ -1,4 +1,4 @@
-"""An algorithm that is not this project's: PPO, from its own package, by its name."""
+"""An algorithm of another package: PPO, by its name."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def collected(num_unrolls: int, config: PPOConfig = CONFIG) -> Unrolls:
 
 
 def test_advantages_equal_the_plain_sum() -> None:
-    """Against the definition in float64: sum_k (gamma lambda)^k delta_{t+k} up to an end."""
+    """The definition is sum_k (gamma lambda)^k delta_{t+k} up to an end, here in float64."""
     steps = transitions(collected(5).steps.rows, 0.9)
     values = torch.randn(7, 5, generator=seeded(2), dtype=torch.float64)
     rewards, discounts, mask = (x.double() for x in steps)
@@ -44,7 +44,7 @@ def test_advantages_equal_the_plain_sum() -> None:
 
 
 def test_every_unroll_comes_once_an_epoch() -> None:
-    """In another order each time; the first minibatch brings what was acted, for the check."""
+    """The order changes each time, and the first minibatch also brings the newest unrolls."""
     experience = Epochs(CONFIG, rng_seed=0)
     unrolls = collected(6)
     experience.put(Completed(unrolls, np.arange(6), np.ones(6, bool)))
@@ -63,7 +63,7 @@ def test_every_unroll_comes_once_an_epoch() -> None:
 
 
 def test_its_flags_have_help() -> None:
-    """The fields of its config are flags, with their docstrings."""
+    """Each field of its config is a flag, with its docstring as the help."""
     done = subprocess.run(
         command("train", "cartpole-vtrace", "--agent", NAME, "--help"),
         capture_output=True,
@@ -77,7 +77,7 @@ def test_its_flags_have_help() -> None:
 
 @pytest.mark.learning
 def test_cartpole_is_balanced(tmp_path: Path) -> None:
-    """CartPole-v1, whose best return is 500; what acted can be recomputed."""
+    """The best return of CartPole-v1 is 500, and the golden check holds."""
     run_dir = tmp_path / "run"
     flags = ("--total-env-steps", 100_000, "--reward-scale", 0.05, "--run-dir", run_dir)
     subprocess.run(

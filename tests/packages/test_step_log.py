@@ -1,4 +1,4 @@
-"""An observer of steps that is not this project's, by its name."""
+"""An observer of steps of another package, by its name."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from tests.support.processes import TIMEOUT_S, command
 
 
 def test_every_step_is_observed(tmp_path: Path) -> None:
-    """As many steps as the run counts, each with its action and value; then it is closed."""
+    """It sees as many steps as the run counts, with action and value, and is then closed."""
     run_dir = tmp_path / "run"
     done = subprocess.run(
         command(
@@ -22,7 +22,7 @@ def test_every_step_is_observed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     *lines, last = map(json.loads, (run_dir / "steps.jsonl").read_text().splitlines())
     assert last == "closed"
-    # Rows that start an episode were not led to by an action, so there are some more.
+    # No action led to the rows that start an episode, so there are some more rows.
     num_rows = sum(len(line["slots"]) for line in lines)
     assert num_rows > json.loads(done.stdout)["env_steps"]
     for line in lines:
@@ -30,8 +30,8 @@ def test_every_step_is_observed(tmp_path: Path) -> None:
         assert set(line["actions"]) <= {0, 1}
 
 
-def test_what_is_no_observer_is_refused(tmp_path: Path) -> None:
-    """By its name, before anything is served."""
+def test_class_that_is_not_an_observer_is_refused(tmp_path: Path) -> None:
+    """The error names the class, and comes before anything is served."""
     done = subprocess.run(
         command(
             *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run"),

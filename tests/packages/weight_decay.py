@@ -15,7 +15,7 @@ class DecayingConfig(VTraceConfig):
     """V-trace's flags and one more."""
 
     weight_decay: float = 1e-4
-    """Share of each weight that is taken off after each learner step."""
+    """Share of each weight that is subtracted after each learner step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

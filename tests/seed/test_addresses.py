@@ -1,4 +1,4 @@
-"""Addresses: which are one, and which reach beyond this machine."""
+"""Addresses: which ones are valid, and which reach beyond this machine."""
 
 import pytest
 
@@ -24,7 +24,7 @@ REMOTE = ("0.0.0.0:50051", "[::]:50051", "10.0.0.1:1", "learner:50051", "localho
 
 @pytest.mark.parametrize("address", LOCAL + REMOTE)
 def test_addresses_are_accepted(address: str) -> None:
-    """And told apart by whom they reach."""
+    """They are told apart by the machines that reach them."""
     check_address("listen", address)
     assert is_local(address) is (address in LOCAL)
 
@@ -33,19 +33,19 @@ def test_addresses_are_accepted(address: str) -> None:
     "address", ["", "localhost", "50051", ":50051", "h:-1", "h:65536", "unix:"]
 )
 def test_malformed_addresses_are_refused(address: str) -> None:
-    """gRPC would take something else instead, such as port 443."""
+    """gRPC would use another address instead, such as port 443."""
     with pytest.raises(ConfigError, match="^learner: expected host:port"):
         check_address("learner", address)
 
 
 def test_brackets_of_ipv6_are_no_part_of_the_host() -> None:
-    """A socket wants it without."""
+    """A socket takes the host without brackets."""
     assert split_tcp("[::1]:50051") == ("::1", 50051)
     assert split_tcp("learner:1") == ("learner", 1)
 
 
 def test_metrics_port_is_a_port_or_none() -> None:
-    """0 is for any free one."""
+    """Port 0 means any free port."""
     for port in (None, 0, 65_535):
         check_metrics_port(port)
     with pytest.raises(ConfigError, match="^metrics_port: expected 0 .. 65535, got 65536"):
@@ -53,6 +53,6 @@ def test_metrics_port_is_a_port_or_none() -> None:
 
 
 def test_processes_share_a_port_but_not_a_socket_file() -> None:
-    """The first is where a single one would be."""
+    """The first file has the name that a single process would use."""
     assert [address_of_process("h:1", index) for index in range(2)] == ["h:1", "h:1"]
     assert [address_of_process("unix:s", index) for index in range(2)] == ["unix:s", "unix:s-1"]

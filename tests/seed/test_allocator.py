@@ -1,4 +1,4 @@
-"""The allocator's setting: what it is for is counted, not timed."""
+"""The allocator's setting, tested by counts of page faults and not by time."""
 
 import platform
 import subprocess
@@ -33,7 +33,7 @@ def _page_faults(mode: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc's")
 def test_large_buffer_is_used_again() -> None:
-    """Also above 32 MiB, glibc's largest threshold; by default each is mapped anew."""
-    # Or the test would say nothing. numpy asks for huge pages: 32 make 64 MiB.
+    """This holds above 32 MiB too, glibc's largest threshold, where the default maps each anew."""
+    # Else the test would show nothing. numpy asks for huge pages: 32 make 64 MiB.
     assert _page_faults("default") >= 32
     assert _page_faults("keep") < 10

@@ -1,4 +1,4 @@
-"""Why a learner that is there cannot be talked to: every wrong pairing of two sides, for real."""
+"""Why a call to a running learner fails: every wrong pairing of two sides, over real gRPC."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ Serve = Callable[..., str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts servers with a security; returns their addresses."""
+    """Starts servers with the security given, and returns their addresses."""
     servers = []
 
     def start(security: Security, host: str = "127.0.0.1") -> str:
@@ -42,7 +42,7 @@ def serve() -> Iterator[Serve]:
 
 
 def call(address: str, security: Security) -> None:
-    """Makes a call; raises as gRPC does."""
+    """Makes a call, and raises gRPC's errors."""
     with connect(address, security) as channel:
         request = health_pb2.HealthCheckRequest()
         stub = health_pb2_grpc.HealthStub(channel)
@@ -50,12 +50,12 @@ def call(address: str, security: Security) -> None:
 
 
 def test_sides_that_fit_talk_and_have_no_problem(serve: Serve, certs: Path) -> None:
-    """Plain, TLS, and mutual TLS."""
+    """This holds for plain text, TLS, and mutual TLS."""
     for ours, theirs in (
         (Security(), Security()),
         (actor_security(certs), learner_security(certs)),
         (actor_security(certs, own=certs), learner_security(certs, mutual=True)),
-        # A certificate that nobody asks for does no harm.
+        # A certificate that the server does not ask for does no harm.
         (actor_security(certs, own=certs), learner_security(certs)),
     ):
         address = serve(theirs)
@@ -64,7 +64,7 @@ def test_sides_that_fit_talk_and_have_no_problem(serve: Serve, certs: Path) -> N
 
 
 def problem_of(address: str, security: Security) -> str:
-    """Returns the words for a call that fails."""
+    """Returns the explanation of a call that fails."""
     with pytest.raises(grpc.RpcError) as caught:
         call(address, security)
     assert isinstance(caught.value, grpc.Call)
@@ -77,40 +77,40 @@ def problem_of(address: str, security: Security) -> str:
 
 
 def test_plain_text_to_a_learner_with_tls(serve: Serve, certs: Path) -> None:
-    """gRPC says "socket closed"; whether or not it asks for a certificate."""
+    """gRPC says only "socket closed", whether or not a certificate is asked for."""
     for theirs in (learner_security(certs), learner_security(certs, mutual=True)):
         problem = problem_of(serve(theirs), Security())
         assert problem.startswith("tls_ca: expected the CA of this learner, which speaks TLS")
 
 
 def test_tls_to_a_learner_with_plain_text(serve: Serve, certs: Path) -> None:
-    """Nothing is sent to it."""
+    """The call sends nothing to it."""
     problem = problem_of(serve(Security()), actor_security(certs))
     assert problem.startswith("tls_ca: expected a learner that speaks TLS, got one that speaks")
 
 
 def test_learner_of_another_ca(serve: Serve, certs: Path, other_certs: Path) -> None:
-    """It may be anybody."""
+    """Any program could be at the address."""
     problem = problem_of(serve(learner_security(certs)), actor_security(other_certs))
     assert problem.startswith(f"tls_ca: expected a learner whose certificate {other_certs}/ca.pem")
     assert "local issuer" in problem
 
 
 def test_learner_whose_certificate_has_expired(serve: Serve, expired_certs: Path) -> None:
-    """Says so."""
+    """The explanation names the expiry."""
     problem = problem_of(serve(learner_security(expired_certs)), actor_security(expired_certs))
     assert "got certificate has expired" in problem
 
 
 def test_learner_by_an_address_that_its_certificate_lacks(serve: Serve, certs: Path) -> None:
-    """Says which; the same machine, by another of its addresses."""
+    """The explanation names the address, which is another of the same machine."""
     address = serve(learner_security(certs), "127.0.0.2")
     problem = problem_of(address, actor_security(certs))
     assert "certificate is not valid for '127.0.0.2'" in problem
 
 
 def test_mutual_tls_without_a_certificate(serve: Serve, certs: Path) -> None:
-    """gRPC says "socket closed"."""
+    """gRPC says only "socket closed"."""
     problem = problem_of(serve(learner_security(certs, mutual=True)), actor_security(certs))
     assert problem.startswith("tls_cert: expected a certificate, as this learner asks for, got no")
 
@@ -118,14 +118,14 @@ def test_mutual_tls_without_a_certificate(serve: Serve, certs: Path) -> None:
 def test_mutual_tls_with_a_strangers_certificate(
     serve: Serve, certs: Path, other_certs: Path
 ) -> None:
-    """Nor does it let those in that another CA vouches for."""
+    """The learner admits no certificate of another CA."""
     ours = actor_security(certs, own=other_certs)
     problem = problem_of(serve(learner_security(certs, mutual=True)), ours)
     assert problem.startswith("tls_cert: expected a certificate that the learner's --tls-ca")
 
 
 def test_learner_that_is_away_is_no_problem_of_access(tmp_path: Path, certs: Path) -> None:
-    """Nobody there, or nobody who says anything for now: wait and try again."""
+    """Waiting may help where no process listens, or none answers yet."""
     with socket.create_server(("127.0.0.1", 0)) as owner:
         address = f"127.0.0.1:{owner.getsockname()[1]}"
     for security in (Security(), actor_security(certs)):
@@ -136,7 +136,7 @@ def test_learner_that_is_away_is_no_problem_of_access(tmp_path: Path, certs: Pat
 def test_learner_that_is_silent_is_no_problem_of_access(
     certs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A paused one accepts connections, but shakes no hands."""
+    """A paused learner accepts connections, and does not shake hands."""
     monkeypatch.setattr("seed.channel._PROBE_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a line about each; exits 0."""
+    """Help has a line about each command and exits 0."""
     assert cli.main(["--help"]) == 0
     printed = capsys.readouterr().out
     for name, (text, _) in cli.COMMANDS.items():
@@ -22,7 +22,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    """A script that forgot the command must notice."""
+    """A script without a command must fail."""
     assert cli.main([]) == 2
     assert "usage: seed COMMAND" in capsys.readouterr().out
 
@@ -30,7 +30,7 @@ def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str])
 def test_unknown_command_is_refused_with_those_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """On stderr, exit code 2."""
+    """The list goes to stderr, and the exit code is 2."""
     assert cli.main(["trian"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -39,14 +39,14 @@ def test_unknown_command_is_refused_with_those_there_are(
 
 
 def test_promised_commands_exist() -> None:
-    """By these names in the README."""
+    """The README uses these names."""
     assert cli.COMMANDS.keys() >= {"train", "learner", "actor", "eval"}
 
 
 def test_error_of_the_user_is_one_line_without_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which command, and what is wrong; exit code 1."""
+    """The line says which command failed and why; the exit code is 1."""
 
     def refuse(argv: object) -> int:
         raise ConfigError("listen: expected b, got c")
@@ -57,7 +57,7 @@ def test_error_of_the_user_is_one_line_without_traceback(
 
 
 def test_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing but errors of the user is caught."""
+    """The command line catches only errors of the user."""
 
     def fail(argv: object) -> int:
         raise ZeroDivisionError
@@ -68,7 +68,7 @@ def test_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_exit_code_is_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the arguments behind its name."""
+    """The command gets the arguments behind its name."""
     given = []
 
     def run(argv: object) -> int:
@@ -81,13 +81,13 @@ def test_exit_code_is_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the command that installs it."""
+    """The message holds the command that installs it."""
     monkeypatch.setattr(cli.importlib.util, "find_spec", lambda module: None)
     with pytest.raises(ConfigError, match=r"^torch is not installed: pip install 'seed-rl\[learn"):
         cli._require_extra("learner", "torch")
 
 
-# What a user types first; none of it may load torch, which takes seconds.
+# What a user types first; no such command may load torch, which takes seconds.
 QUICK = """
 import sys
 from seed import cli
@@ -102,7 +102,7 @@ for argv, code in {cases}:
 
 
 def test_help_and_refusals_do_not_load_torch() -> None:
-    """In a fresh interpreter, which then has not loaded it."""
+    """A fresh interpreter has not loaded torch afterwards."""
     cases = [
         (["--help"], 0),
         (["learner", "--help"], 0),
@@ -129,7 +129,7 @@ def test_help_and_refusals_do_not_load_torch() -> None:
 
 
 def test_module_runs_as_a_command() -> None:
-    """`python -m seed.cli` is `seed`."""
+    """`python -m seed.cli` does the same as `seed`."""
     done = subprocess.run(
         [sys.executable, "-m", "seed.cli", "no-such-command"],
         cwd=ROOT,
@@ -144,7 +144,7 @@ def test_module_runs_as_a_command() -> None:
 def test_current_folder_is_searched_for_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `python -m` does; once, however often the command is called."""
+    """It is added once, as by `python -m`, for any number of calls."""
     monkeypatch.setitem(cli.COMMANDS, "train", ("", lambda argv: 0))
     monkeypatch.chdir(tmp_path)
     others = [path for path in sys.path if path]
@@ -157,7 +157,7 @@ def test_current_folder_is_searched_for_modules(
 def test_current_folder_that_is_searched_already_is_not_added(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An empty name stands for it."""
+    """An empty name in the path stands for it."""
     monkeypatch.setitem(cli.COMMANDS, "train", ("", lambda argv: 0))
     monkeypatch.setattr(sys, "path", ["somewhere", ""])
     cli.main(["train"])

@@ -35,7 +35,7 @@ REMOTE = {
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
 }
 
-# Never raised in answer to a call.
+# Never raised as the answer to a call.
 LOCAL = {CheckpointError, EnvironmentFailedError, NonFiniteLossError}
 
 
@@ -49,12 +49,12 @@ def tree_below(cls: type[SeedError]) -> set[type[SeedError]]:
 
 
 def test_every_class_has_a_status_or_is_local() -> None:
-    """One added to the tree must be added here, or it would reach an actor as INTERNAL."""
+    """A class that is missing here would reach an actor as INTERNAL."""
     assert tree_below(SeedError) == REMOTE.keys() | LOCAL
 
 
 def test_every_class_is_drawn_in_the_tree() -> None:
-    """The docstring is what people read first."""
+    """Readers look at the docstring first."""
     assert errors.__doc__ is not None
     for cls in tree_below(SeedError):
         assert f"-- {cls.__name__} " in errors.__doc__
@@ -62,14 +62,14 @@ def test_every_class_is_drawn_in_the_tree() -> None:
 
 @pytest.mark.parametrize("cls", REMOTE, ids=lambda cls: cls.__name__)
 def test_error_travels_under_its_status(cls: type[SeedError]) -> None:
-    """And so do errors derived from it elsewhere."""
+    """This includes classes derived from it elsewhere."""
     assert status_of(cls("x")) is REMOTE[cls]
     derived = type("Derived", (cls,), {})
     assert status_of(derived("x")) is REMOTE[cls]
 
 
 def test_error_without_a_status_is_internal() -> None:
-    """An actor can only try again."""
+    """An actor can only retry."""
     assert status_of(SeedError("x")) is grpc.StatusCode.INTERNAL
 
 
@@ -103,7 +103,7 @@ def test_transient_statuses_are_to_be_retried(code: grpc.StatusCode) -> None:
     ids=lambda code: code.name,
 )
 def test_other_statuses_end_the_actor(code: grpc.StatusCode) -> None:
-    """Trying again would give the same answer; the message says which."""
+    """A retry would get the same answer, and the message names the status."""
     error = error_from_status(code, "protocol_version: expected 1, got 2")
     assert isinstance(error, IncompatibleError)
     assert str(error) == f"protocol_version: expected 1, got 2 ({code.name})"
@@ -111,8 +111,7 @@ def test_other_statuses_end_the_actor(code: grpc.StatusCode) -> None:
 
 @pytest.mark.parametrize("cls", REMOTE, ids=lambda cls: cls.__name__)
 def test_refusal_keeps_its_words_and_its_kind(cls: type[SeedError]) -> None:
-    """Whoever is refused is told why, in the words of who refused; who was only too slow may
-    come back."""
+    """The actor reads the learner's own words, and an actor that was too slow may retry."""
     received = error_from_status(status_of(cls("a: expected b, got c")), "a: expected b, got c")
     assert "a: expected b, got c" in str(received)
     for_good = cls not in (LearnerUnavailableError, SilenceError)
@@ -121,18 +120,18 @@ def test_refusal_keeps_its_words_and_its_kind(cls: type[SeedError]) -> None:
 
 @pytest.mark.parametrize("code", grpc.StatusCode, ids=lambda code: code.name)
 def test_no_status_is_left_untranslated(code: grpc.StatusCode) -> None:
-    """A code that gRPC adds later would show here."""
+    """A code that a later gRPC adds fails this test."""
     assert isinstance(error_from_status(code, "x"), SeedError)
 
 
 def test_value_errors_are_value_errors() -> None:
-    """What a caller passed wrongly can be caught as Python's own kind."""
+    """Python's own ValueError catches arguments that are wrong."""
     for cls in (ConfigError, SpecError, WireError):
         assert issubclass(cls, ValueError)
 
 
 def test_refusals_are_worded_alike() -> None:
-    """Field first, so that it can be searched for."""
+    """The field comes first, so that it can be searched for."""
     assert expected("rewards", "8 bytes", 7) == "rewards: expected 8 bytes, got 7"
 
 

@@ -1,4 +1,4 @@
-"""What protobuf and the shortcut past it make of the same bytes."""
+"""The shortcut past protobuf reads and writes the same bytes as protobuf."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def whole(request: Request) -> pb.ActRequest:
 
 
 def test_protobuf_reads_what_is_joined() -> None:
-    """An actor in Python and one in C++ look alike to any learner."""
+    """An actor in C++ and one in Python look alike to any learner."""
     episodes = [pb.Episode(env=2, episode_return=-1.5, length=2**31)]
     joined = pb.ActRequest.FromString(join_request(step(episodes=episodes), OBSERVATIONS))
     observations = [x.tobytes() for x in OBSERVATIONS]
@@ -44,7 +44,7 @@ def test_protobuf_reads_what_is_joined() -> None:
 
 
 def test_observations_are_views_of_what_was_received() -> None:
-    """The point of it all: nothing is copied."""
+    """No byte of an observation is copied."""
     data = pb.ActRequest(env_outputs=step(observations=[b"abc", b"", b"d" * 200]))
     received = data.SerializeToString()
     request = parse_request(received)
@@ -59,7 +59,7 @@ MESSAGES = {
     # Protobuf merges these.
     "step_in_two": pb.ActRequest(env_outputs=step(observations=[b"a"])).SerializeToString()
     + pb.ActRequest(env_outputs=pb.EnvOutputs(group=9, observations=[b"b"])).SerializeToString(),
-    # The last one of a oneof counts.
+    # Of a oneof the last field counts.
     "step_then_hello": pb.ActRequest(env_outputs=step(observations=[b"a"])).SerializeToString()
     + pb.ActRequest(hello=pb.Hello(run_id="x")).SerializeToString(),
     # Fields 100 and 101 of a later version, of each wire type, between the others.
@@ -67,14 +67,14 @@ MESSAGES = {
         b"\xa0\x06\x07\x12\x02ab\xa1\x06" + bytes(8) + b"\xa5\x061234\xaa\x06\x03xyz\x08\x05"
     ),
     "unknown_group": as_step(b"\xa3\x06\x08\x01\xa4\x06\x12\x01c\x08\x05"),
-    # 2 in three bytes where one would do.
+    # The number 2 in three bytes where one is enough.
     "long_varint": as_step(b"\x12\x82\x80\x00ab\x08\x85\x00"),
 }
 
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_reads_as_protobuf_does(name: str) -> None:
-    """Also what no library would write."""
+    """This includes bytes that no library would write."""
     data = MESSAGES[name]
     assert whole(parse_request(data)) == pb.ActRequest.FromString(data)
 
@@ -92,15 +92,15 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_message_is_refused(name: str) -> None:
-    """Whoever sent it is told so."""
+def test_bytes_that_are_no_message_are_refused(name: str) -> None:
+    """The sender gets the error."""
     with pytest.raises(WireError, match="^message: expected an ActRequest"):
         parse_request(BROKEN[name])
 
 
 @given(st.binary(max_size=40), st.booleans())
 def test_agrees_with_protobuf_on_any_bytes(body: bytes, is_step: bool) -> None:
-    """Refuses what it refuses, and else gives the same message."""
+    """Both refuse the same bytes, and read all others as the same message."""
     data = as_step(body) if is_step else body
     try:
         expected = pb.ActRequest.FromString(data)

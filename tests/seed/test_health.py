@@ -1,4 +1,4 @@
-"""`seed health`: exit codes and words, asked of a real health service."""
+"""`seed health` against a real health service: exit codes and messages."""
 
 from collections.abc import Iterator
 from concurrent import futures
@@ -32,27 +32,27 @@ class Health:
 
 @pytest.fixture
 def served(tmp_path: Path, certs: Path) -> Iterator[Health]:
-    """One that serves."""
+    """A server that serves."""
     served = Health(tmp_path, certs)
     yield served
     served.server.stop(None).wait()
 
 
 def test_serving_is_exit_code_0(served: Health, capsys: pytest.CaptureFixture[str]) -> None:
-    """And its name on stdout."""
+    """stdout has the name of the status."""
     assert cli.main(["health", served.unix]) == 0
     assert capsys.readouterr().out == "SERVING\n"
 
 
 def test_not_serving_is_exit_code_1(served: Health, capsys: pytest.CaptureFixture[str]) -> None:
-    """As while a learner stops."""
+    """A learner that stops has this status."""
     served.servicer.enter_graceful_shutdown()
     assert cli.main(["health", served.unix]) == 1
     assert capsys.readouterr().out == "NOT_SERVING\n"
 
 
 def test_service_is_asked_for_by_name(served: Health, capsys: pytest.CaptureFixture[str]) -> None:
-    """One that is not there is an error."""
+    """A service that does not exist is an error."""
     served.servicer.set("a.Service", Status.SERVING)
     assert cli.main(["health", served.unix, "--service", "a.Service"]) == 0
     assert cli.main(["health", served.unix, "--service", "b.Service"]) == 1
@@ -62,7 +62,7 @@ def test_service_is_asked_for_by_name(served: Health, capsys: pytest.CaptureFixt
 def test_mutual_tls_is_spoken(
     served: Health, certs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the actors' flags; without them the reason names the flag."""
+    """The flags are those of actors, and without them the reason names the flag."""
     ca = ("--tls-ca", str(certs / "ca.pem"))
     own = ("--tls-cert", str(certs / "actor.pem"), "--tls-key", str(certs / "actor.key"))
     assert cli.main(["health", served.tcp, *ca, *own]) == 0
@@ -72,15 +72,15 @@ def test_mutual_tls_is_spoken(
     assert capsys.readouterr().err.startswith("seed health: tls_ca: expected the CA of this")
 
 
-def test_nobody_there_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """At once, not after the timeout, with a line that says so."""
+def test_absent_server_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It exits at once with one line, and not after the timeout."""
     assert cli.main(["health", f"unix:{tmp_path}/none.sock", "--timeout-s", "60"]) == 1
     assert capsys.readouterr().err.startswith("seed health: UNAVAILABLE")
 
 
 @pytest.mark.parametrize("flags", [("nowhere",), ("--timeout-s", "0"), ("--tls-cert", "x.pem")])
 def test_bad_flags_exit_2(flags: tuple[str, ...]) -> None:
-    """Usage errors are told by the parser."""
+    """The parser reports usage errors."""
     with pytest.raises(SystemExit) as caught:
         cli.main(["health", *flags])
     assert caught.value.code == 2

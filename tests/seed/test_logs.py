@@ -1,4 +1,4 @@
-"""The log in JSON: an object a line, whatever is logged."""
+"""The log in JSON has one object a line, for any record."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
 
 
 def test_record_is_one_object_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """With its level and process, its arguments filled in, line breaks and all."""
+    """It has the level and the process, with arguments filled in and line breaks kept."""
     with json_log("learner"):
         _LOG.info("saved %s\nin %d s", "ä", 3)
         _LOG.debug("not shown")
@@ -30,7 +30,7 @@ def test_record_is_one_object_on_one_line(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_traceback_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the record that tells of the exception."""
+    """The field is in the record that reports the exception."""
     with json_log("actor"):
         try:
             raise ZeroDivisionError("by nothing")
@@ -42,7 +42,7 @@ def test_traceback_is_a_field(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_record_of_another_process_is_as_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """The trainer's, which travels between processes: its traceback is a field, too."""
+    """The record comes from the trainer process, and its traceback is a field too."""
     try:
         raise ZeroDivisionError("by nothing")
     except ZeroDivisionError:
@@ -57,7 +57,7 @@ def test_record_of_another_process_is_as_its_own(capsys: pytest.CaptureFixture[s
 
 
 def test_error_that_ends_the_process_is_logged_last(capsys: pytest.CaptureFixture[str]) -> None:
-    """A bug with its traceback, a user's error in one sentence; both go on."""
+    """A bug has its traceback, a user's error one sentence, and both are raised further."""
     with pytest.raises(ConfigError), json_log("actor"):
         raise ConfigError("listen: expected b, got c")
     with pytest.raises(ZeroDivisionError), json_log("actor"):
@@ -69,7 +69,7 @@ def test_error_that_ends_the_process_is_logged_last(capsys: pytest.CaptureFixtur
 
 
 def test_nothing_is_written_in_json_after_the_context(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever else logs has the log back."""
+    """The former handlers of the log are back."""
     with json_log("actor"):
         pass
     _LOG.info("unseen")

@@ -1,4 +1,4 @@
-"""What stands at the head of every measurement."""
+"""The fields at the head of every file of measurements."""
 
 import datetime
 
@@ -9,7 +9,7 @@ from seed.provenance import describe_hardware, evidence_header, git_commit, num_
 
 
 def test_evidence_names_command_day_machine_and_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fields that design.md asks of every file of evidence."""
+    """Every file of docs/results has these fields."""
     monkeypatch.setenv("SEED_GIT_COMMIT", "0123abc")
     header = evidence_header("seed bench --json")
     assert header["command"] == "seed bench --json"
@@ -19,13 +19,13 @@ def test_evidence_names_command_day_machine_and_commit(monkeypatch: pytest.Monke
 
 
 def test_hardware_names_the_cores_that_may_be_used() -> None:
-    """Not those of the machine, of which a container may have few."""
+    """A container may use fewer cores than the machine has."""
     assert f", {num_cores()} cores, " in describe_hardware()
 
 
 @pytest.mark.skipif(not hasattr(psutil.Process, "cpu_affinity"), reason="no process is pinned")
 def test_cores_are_those_that_the_process_is_pinned_to() -> None:
-    """A learner pinned to one core of many starts no threads for the others."""
+    """A learner that is pinned to one core starts no threads for other cores."""
     process = psutil.Process()
     allowed = process.cpu_affinity()
     process.cpu_affinity(allowed[:1])
@@ -37,7 +37,7 @@ def test_cores_are_those_that_the_process_is_pinned_to() -> None:
 
 
 def test_tree_outside_git_has_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where git is missing or knows nothing, nothing is claimed."""
+    """A machine without git, or a folder outside it, gives None."""
     monkeypatch.delenv("SEED_GIT_COMMIT", raising=False)
     monkeypatch.setenv("PATH", "")
     assert git_commit() is None

@@ -1,4 +1,4 @@
-"""What flags and files are refused before anything connects, and in which words."""
+"""The flags and files that are refused before anything connects, and the messages."""
 
 import logging
 import subprocess
@@ -19,21 +19,21 @@ SECRET = "correct-horse-battery"
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:
-    """Makes a file of one's own."""
+    """Writes a file that only its owner can read."""
     path.write_text(text)
     path.chmod(mode)
     return path
 
 
 def test_no_flags_are_plain_text() -> None:
-    """No TLS, and nothing that calls would carry."""
+    """There is no TLS and no token."""
     security = load_security(TlsFiles(None, None, None), None)
     assert security == Security()
     assert security.metadata == ()
 
 
 def test_files_of_make_certs_are_read(certs: Path) -> None:
-    """As they are, the token without its newline."""
+    """They are read unchanged, and the token without its newline."""
     files = TlsFiles(certs / "learner.pem", certs / "learner.key", certs / "ca.pem")
     security = load_security(files, certs / "token")
     assert security.tls is not None
@@ -50,7 +50,7 @@ def test_files_of_make_certs_are_read(certs: Path) -> None:
     ["", " \n", "short", "a" * 15, f"{SECRET} {SECRET}", "tökens-are-ascii-only", "a" * 16 + "\0"],
 )
 def test_token_that_cannot_be_one_is_refused_without_showing_it(tmp_path: Path, text: str) -> None:
-    """Empty, too short to be secret, or not fit to travel."""
+    """It is empty, too short to be secret, or not fit for a header."""
     path = write(tmp_path / "token", text)
     with pytest.raises(ConfigError, match="^token_file: expected one word of 16 or more") as caught:
         read_token(path)
@@ -58,7 +58,7 @@ def test_token_that_cannot_be_one_is_refused_without_showing_it(tmp_path: Path, 
 
 
 def test_token_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """With the reason."""
+    """The error holds the reason."""
     with pytest.raises(ConfigError, match=r"^token_file: expected a readable file.*No such file"):
         read_token(tmp_path / "token")
 
@@ -66,7 +66,7 @@ def test_token_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_secrets_that_others_can_read_are_warned_of(
     tmp_path: Path, certs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Token and key, by file; what they hold is never logged."""
+    """The warning names token or key by file, and never logs the content."""
     token = write(tmp_path / "token", SECRET, 0o644)
     key = write(tmp_path / "key", (certs / "actor.key").read_text(), 0o644)
     with caplog.at_level(logging.INFO):
@@ -83,14 +83,14 @@ def test_secrets_that_others_can_read_are_warned_of(
 
 
 def test_key_of_another_certificate_is_refused(certs: Path) -> None:
-    """gRPC would say so with the first handshake, and not very clearly."""
+    """gRPC would say so only with the first handshake, and not clearly."""
     files = TlsFiles(certs / "learner.pem", certs / "actor.key", None)
     with pytest.raises(ConfigError, match=r"^tls_key: expected a private key.*learner\.pem"):
         load_security(files, None)
 
 
 def test_key_with_a_password_is_refused_rather_than_asked_for(certs: Path, tmp_path: Path) -> None:
-    """Nobody sits at a fleet's terminals."""
+    """The terminals of a fleet have no user who could type it."""
     locked = tmp_path / "locked.key"
     subprocess.run(
         ["openssl", "ec", "-aes256", "-passout", "pass:x", "-out", locked]
@@ -102,8 +102,8 @@ def test_key_with_a_password_is_refused_rather_than_asked_for(certs: Path, tmp_p
         load_security(TlsFiles(certs / "learner.pem", locked, None), None)
 
 
-def test_files_that_are_no_pem_are_refused(certs: Path, tmp_path: Path) -> None:
-    """Naming the flag."""
+def test_files_that_are_not_pem_are_refused(certs: Path, tmp_path: Path) -> None:
+    """The error names the flag."""
     junk = write(tmp_path / "junk", "no certificate")
     with pytest.raises(ConfigError, match="^tls_ca: expected certificates in PEM"):
         load_security(TlsFiles(None, None, junk), None)
@@ -125,13 +125,13 @@ PEM = Path("x.pem")
     ],
 )
 def test_half_of_what_tls_needs_is_refused(files: TlsFiles, message: str) -> None:
-    """Before any file is opened."""
+    """No file is opened before."""
     with pytest.raises(ConfigError, match=message):
         check_client_flags("learner:1", files, None)
 
 
 def test_token_does_not_leave_the_machine_in_plain_text() -> None:
-    """Unless told to: whoever carries the packets could read it."""
+    """Only --insecure sends it, since anyone on the network could read it."""
     plain, tls = TlsFiles(None, None, None), TlsFiles(None, None, PEM)
     with pytest.raises(ConfigError, match="^token_file: expected --tls-ca.*learner:1.*--insecure"):
         check_client_flags("learner:1", plain, Path("token"))

@@ -1,4 +1,4 @@
-"""Specs refuse what cannot be served, and say in which field two of them differ."""
+"""Specs refuse what cannot be served, and name the field in which two of them differ."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ SPEC = EnvSpec(observations=(SCREEN, SPEED), action=ACTION)
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_every_dtype_is_known_to_numpy(dtype: str) -> None:
-    """By that very name, on both sides of the wire."""
+    """The name is the same on both sides of the wire."""
     assert np.dtype(dtype).name == dtype
     assert ArraySpec(name="x", dtype=dtype, shape=(3, 2)).num_bytes == 6 * np.dtype(dtype).itemsize
 
@@ -38,14 +38,14 @@ def test_every_dtype_is_known_to_numpy(dtype: str) -> None:
     ],
 )
 def test_array_that_cannot_be_served_is_refused(fields: dict[str, Any], message: str) -> None:
-    """Naming the leaf and the field."""
+    """The error names the leaf and the field."""
     values: dict[str, Any] = {"name": "x", "dtype": "float32"} | fields
     with pytest.raises(SpecError, match=f"^{message}"):
         ArraySpec(**values)
 
 
 def test_leaf_size_is_bounded() -> None:
-    """The largest allowed, and one byte more."""
+    """The largest size is accepted, and one byte more is not."""
     ArraySpec(name="x", dtype="uint8", shape=(MAX_LEAF_BYTES,))
     with pytest.raises(SpecError, match=f"^x.shape: expected at most {MAX_LEAF_BYTES} bytes"):
         ArraySpec(name="x", dtype="uint8", shape=(MAX_LEAF_BYTES + 1,))
@@ -53,26 +53,26 @@ def test_leaf_size_is_bounded() -> None:
         ArraySpec(name="x", dtype="uint8", shape=(2**31, 2**31, 2**31))
 
 
-def test_discrete_is_told_by_its_values() -> None:
-    """A scalar without a number of values is just a number."""
+def test_leaf_is_discrete_if_it_has_a_number_of_values() -> None:
+    """A scalar without a number of values is an ordinary number."""
     assert ACTION.is_discrete
     assert not ArraySpec(name="x", dtype="int64").is_discrete
 
 
 def test_spec_without_observations_is_refused() -> None:
-    """There would be nothing to act on."""
+    """An agent would have nothing to act on."""
     with pytest.raises(SpecError, match="^observations: expected at least one leaf, got none"):
         EnvSpec(observations=(), action=ACTION)
 
 
 def test_two_leaves_of_one_name_are_refused() -> None:
-    """Nobody could tell them apart."""
+    """An error could not tell them apart."""
     with pytest.raises(SpecError, match="^observations: expected unique leaf names"):
         EnvSpec(observations=(SCREEN, SCREEN), action=ACTION)
 
 
 def test_equal_specs_match() -> None:
-    """Also where a bound is infinite."""
+    """Infinite bounds match too."""
     SPEC.check_matches(EnvSpec(observations=(SCREEN, SPEED), action=ACTION))
 
 
@@ -86,7 +86,7 @@ DIFFERENCES: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", DIFFERENCES)
 def test_difference_in_an_observation_is_named(field: str) -> None:
-    """Leaf, field, what was expected and what came."""
+    """The error names leaf and field, what was expected and what came."""
     other = dataclasses.replace(SPEED, **{field: DIFFERENCES[field]})
     with pytest.raises(SpecError) as caught:
         SPEC.check_matches(EnvSpec(observations=(SCREEN, other), action=ACTION))
@@ -95,7 +95,7 @@ def test_difference_in_an_observation_is_named(field: str) -> None:
 
 
 def test_difference_in_the_action_is_named() -> None:
-    """Another number of actions is another policy head."""
+    """Another number of actions needs another policy head."""
     other = dataclasses.replace(SPEC, action=dataclasses.replace(ACTION, num_values=6))
     with pytest.raises(SpecError, match="^action.num_values: expected 4, got 6$"):
         SPEC.check_matches(other)
@@ -103,13 +103,13 @@ def test_difference_in_the_action_is_named() -> None:
 
 @pytest.mark.parametrize("leaves", [(SCREEN,), (SPEED, SCREEN)], ids=["missing", "order"])
 def test_other_leaves_are_named(leaves: tuple[ArraySpec, ...]) -> None:
-    """Buffers travel in the order of the spec, so order counts."""
+    """Buffers travel in the order of the spec, so the order counts too."""
     with pytest.raises(SpecError, match=r"^observations: expected leaves \['screen', 'body/speed'"):
         SPEC.check_matches(EnvSpec(observations=leaves, action=ACTION))
 
 
 def test_every_field_of_an_array_is_compared() -> None:
-    """A field added later must not be forgotten."""
+    """A field that is added later must be compared too."""
     values: dict[str, Any] = {
         "name": "y",
         "dtype": "int8",

@@ -1,4 +1,4 @@
-"""A step written by one process is what another reads, and nothing stays behind."""
+"""A step that one process writes is what another reads, and no memory stays behind."""
 
 import dataclasses
 import os
@@ -18,14 +18,14 @@ DOOR = ArraySpec(name="door", dtype="bool", shape=())
 SPECS = {
     "vector": env_spec(),
     "image": env_spec(SCREEN),
-    # Whose sizes are no multiples of any alignment.
+    # The sizes are no multiples of any alignment.
     "mixed": env_spec(DOOR, SPEED, SCREEN, GEAR),
 }
 SIZES = (3, 1, 2)
 
 
 def random_step(spec: EnvSpec, group: int, num_envs: int, rng: np.random.Generator) -> EnvOutputs:
-    """Returns a step of which no two arrays are alike."""
+    """Returns a step in which all arrays differ."""
     observations = tuple(
         rng.integers(0, 2, (num_envs, *leaf.shape)).astype(leaf.dtype) for leaf in spec.observations
     )
@@ -56,7 +56,7 @@ def assert_equal(outputs: EnvOutputs, expected: EnvOutputs) -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_step_and_answer_come_as_they_were_written(name: str) -> None:
-    """By two mappings of one file; no group writes into another's part."""
+    """Two mappings of one file agree, and no group writes to the part of another."""
     spec, rng = SPECS[name], np.random.default_rng(0)
     file = make_file(spec, SIZES)
     written, read = (map_groups(file, spec, SIZES) for _ in range(2))
@@ -76,7 +76,7 @@ def test_step_and_answer_come_as_they_were_written(name: str) -> None:
 
 
 def test_step_without_episodes_does_not_show_those_before() -> None:
-    """Which are still in the memory."""
+    """Episodes of an earlier step are still in the memory."""
     spec, rng = SPECS["vector"], np.random.default_rng(0)
     (memory,) = map_groups(make_file(spec, [2]), spec, [2])
     step = random_step(spec, 0, 2, rng)
@@ -85,8 +85,8 @@ def test_step_without_episodes_does_not_show_those_before() -> None:
     assert memory.read(0).episodes == []
 
 
-def test_what_the_engine_reads_after_the_answer_is_a_copy() -> None:
-    """The next step may be there by then: rewards and flags stay, observations change."""
+def test_rewards_and_flags_are_copies_and_observations_are_not() -> None:
+    """The engine reads rewards and flags after the answer, when the next step may be there."""
     spec, rng = SPECS["mixed"], np.random.default_rng(0)
     (memory,) = map_groups(make_file(spec, [4]), spec, [4])
     first, second = (random_step(spec, 0, 4, rng) for _ in range(2))
@@ -95,8 +95,8 @@ def test_what_the_engine_reads_after_the_answer_is_a_copy() -> None:
     assert_equal(outputs, dataclasses.replace(first, observations=second.observations))
 
 
-def test_another_process_maps_the_file_and_it_is_gone_with_the_last() -> None:
-    """Found by its path while it is open; it has no name that could be left behind."""
+def test_memory_is_gone_with_the_last_process_that_maps_it() -> None:
+    """Another process finds it by a path while it is open; no name is left behind."""
     spec = SPECS["vector"]
     file = make_file(spec, [2])
     (memory,) = map_groups(file, spec, [2])

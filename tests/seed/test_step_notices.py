@@ -1,4 +1,4 @@
-"""Records through a pipe: whole, in order, and an end that is closed is noticed."""
+"""Records pass a pipe whole and in order, and a closed end is noticed."""
 
 import os
 
@@ -9,7 +9,7 @@ from tests.learner.builders import TIMEOUT_S, in_thread
 
 
 def test_more_records_than_a_pipe_holds_come_whole_and_in_order() -> None:
-    """The writer waits for the reader meanwhile."""
+    """The writer waits for the reader."""
     reader, writer = os.pipe()
     sent = [StepNotice(slot, slot % 7, slot / 3, slot % 2 == 0) for slot in range(10_000)]
     writing = in_thread(STEPS.write, writer, sent)
@@ -23,8 +23,8 @@ def test_more_records_than_a_pipe_holds_come_whole_and_in_order() -> None:
     os.close(reader)
 
 
-def test_writing_to_nobody_is_an_error() -> None:
-    """And no signal that would end the process."""
+def test_writing_without_a_reader_is_an_error() -> None:
+    """No signal ends the process."""
     reader, writer = os.pipe()
     os.close(reader)
     with pytest.raises(BrokenPipeError):

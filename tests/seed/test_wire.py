@@ -1,4 +1,4 @@
-"""Arrays -> messages -> arrays, bit for bit; and every refusal names its field."""
+"""Arrays become messages and arrays again, bit for bit, and every refusal names its field."""
 
 import dataclasses
 from typing import Any
@@ -29,7 +29,7 @@ def random_leaf(leaf: ArraySpec, num_envs: int, rng: np.random.Generator) -> np.
 
 
 def random_outputs(spec: EnvSpec = SPEC, *, group: int = 1) -> wire.EnvOutputs:
-    """Returns a step of three environments with every flag there is."""
+    """Returns a step of three environments with every combination of flags."""
     rng = np.random.default_rng(0)
     return wire.EnvOutputs(
         group=group,
@@ -43,7 +43,7 @@ def random_outputs(spec: EnvSpec = SPEC, *, group: int = 1) -> wire.EnvOutputs:
 
 
 def assert_same(got: wire.EnvOutputs, expected: wire.EnvOutputs) -> None:
-    """Asserts same dtypes, shapes and bits."""
+    """Asserts the same dtypes, shapes and bits."""
     for field in dataclasses.fields(wire.EnvOutputs):
         a, b = getattr(got, field.name), getattr(expected, field.name)
         if field.name == "observations":
@@ -79,7 +79,7 @@ def through_the_wire(message: Any) -> Any:
 
 
 def test_step_comes_back_as_it_was() -> None:
-    """Nested leaves, every flag, and the games that ended."""
+    """Nested leaves, every flag and the games that ended come back."""
     outputs = random_outputs()
     data = wire.encode_env_outputs(outputs, SPEC)
     assert_same(wire.decode_env_outputs(message_of(outputs), HELLO), outputs)
@@ -91,7 +91,7 @@ def test_step_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize("shape", [(), (2, 3)], ids=["scalar", "matrix"])
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 def test_every_dtype_comes_back_as_it_was(dtype: str, shape: tuple[int, ...]) -> None:
-    """Written by either kind of machine."""
+    """The bytes may come from a machine of either byte order."""
     leaf = ArraySpec(name="observation", dtype=dtype, shape=shape)
     spec = EnvSpec(observations=(leaf,), action=ACTION)
     hello = dataclasses.replace(HELLO, spec=spec)
@@ -103,7 +103,7 @@ def test_every_dtype_comes_back_as_it_was(dtype: str, shape: tuple[int, ...]) ->
 
 
 def test_bytes_are_little_endian_in_c_order() -> None:
-    """As the contract says, for an actor in any language; rows of a strided array too."""
+    """The contract says so for actors in any language; rows of a strided array travel too."""
     leaf = ArraySpec(name="observation", dtype="int32", shape=(2,))
     spec = EnvSpec(observations=(leaf,), action=ACTION)
     strided = np.array([[1, 256], [2, 3], [4, 5]], ">i4")[::-1]
@@ -115,14 +115,14 @@ def test_bytes_are_little_endian_in_c_order() -> None:
 
 
 def test_rewards_travel_as_float32() -> None:
-    """Whatever the environment computes them in."""
+    """The environment may compute them in any dtype."""
     outputs = dataclasses.replace(random_outputs(), rewards=np.array([1, 2, 3]))
     message = message_of(outputs)
     assert message.rewards == np.array([1, 2, 3], "<f4").tobytes()
 
 
 def test_decoded_arrays_are_views_of_the_message() -> None:
-    """No copy is made; and nobody can write into the message by mistake."""
+    """Nothing is copied, and no code can write to the message by mistake."""
     outputs = wire.decode_env_outputs(encoded(), HELLO)
     for array in (*outputs.observations, outputs.rewards):
         assert not array.flags.owndata
@@ -170,7 +170,7 @@ REFUSED_STEPS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED_STEPS)
 def test_malformed_step_is_refused(name: str) -> None:
-    """With what was expected and what came."""
+    """The error names what was expected and what came."""
     changes, message = REFUSED_STEPS[name]
     with pytest.raises(WireError, match=f"^{message}"):
         wire.decode_env_outputs(encoded(**changes), HELLO)
@@ -183,7 +183,7 @@ def test_group_of_another_size_is_refused() -> None:
 
 
 def test_leaves_that_do_not_fit_the_spec_are_a_bug() -> None:
-    """Of the actor itself, which made both."""
+    """The actor itself made both, so the error is no user error."""
     outputs = dataclasses.replace(random_outputs(), observations=())
     with pytest.raises(ValueError):
         wire.encode_env_outputs(outputs, SPEC)
@@ -191,7 +191,7 @@ def test_leaves_that_do_not_fit_the_spec_are_a_bug() -> None:
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
 def test_actions_come_back_as_they_were(dtype: str) -> None:
-    """In the action's dtype, whatever the policy computed them in."""
+    """They have the action's dtype, for any dtype of the policy's actions."""
     spec = dataclasses.replace(SPEC, action=dataclasses.replace(ACTION, dtype=dtype))
     actions = np.array([3, 0, 2], np.int64)
     message = through_the_wire(wire.encode_actions(1, actions, spec)).actions
@@ -208,14 +208,14 @@ def test_actions_come_back_as_they_were(dtype: str) -> None:
     ids=["group", "size"],
 )
 def test_malformed_actions_are_refused(message: pb.Actions, refusal: str) -> None:
-    """An actor checks its learner just as well."""
+    """An actor checks the answers of its learner in the same way."""
     with pytest.raises(WireError, match=f"^{refusal}"):
         wire.decode_actions(message, HELLO)
 
 
 @pytest.mark.parametrize("role", [pb.ROLE_TRAIN, pb.ROLE_EVAL])
 def test_hello_comes_back_as_it_was(role: pb.Role) -> None:
-    """With the whole spec: nested names, shapes, bounds, infinities."""
+    """The whole spec comes back: nested names, shapes, bounds, infinities."""
     hello = dataclasses.replace(HELLO, role=role)
     message = through_the_wire(wire.encode_hello(hello)).hello
     assert message.protocol_version == wire.PROTOCOL_VERSION
@@ -246,13 +246,13 @@ def hello_message(**changes: Any) -> pb.Hello:
     ids=["no_group", "empty_group", "too_many_envs", "role", "run_id"],
 )
 def test_malformed_hello_is_refused(changes: dict[str, Any], refusal: str) -> None:
-    """Before any slot is given away."""
+    """The refusal comes before any slot is given away."""
     with pytest.raises(WireError, match=f"^{refusal}"):
         wire.decode_hello(hello_message(**changes))
 
 
 def test_hello_with_a_spec_that_cannot_be_served_is_refused() -> None:
-    """By the rules of the spec itself."""
+    """The spec's own checks refuse it."""
     message = wire.encode_hello(HELLO).hello
     message.spec.observations[1].dtype = "object"
     with pytest.raises(SpecError, match="^0/speed.dtype: expected one of"):

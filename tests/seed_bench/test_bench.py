@@ -1,4 +1,4 @@
-"""`seed bench` on the smallest of its cases; what it measures, not how fast."""
+"""`seed bench` on its smallest case: what it measures, and not how fast."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def test_bench_reports_every_part_and_the_fraction() -> None:
 
 
 def _needed_far_away(case: dict[str, float]) -> int:
-    """By the rule of docs/links.md, over a round trip of 50 ms."""
+    """Returns the need by the rule of docs/links.md, over a round trip of 50 ms."""
     group_s = case["env_s_per_step"] * case["envs_per_group"]
     return math.ceil(case["env_steps_per_s"] * (0.05 + group_s + case["inference_ms_p50"] / 1000))
 

@@ -1,4 +1,4 @@
-"""`make bench-gpu` in its smallest form, on a CPU: every figure is there, whatever it is."""
+"""`make bench-gpu` in its smallest form, on a CPU: every figure is present."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from seed_bench.gpu import FORWARD_KNOBS, UPDATE_KNOBS
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yields what stands at the ends of nested dicts."""
+    """Yields the values at the ends of nested dicts."""
     if isinstance(value, dict):
         for child in value.values():
             yield from leaves(child)
@@ -23,7 +23,7 @@ def leaves(value: Any) -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_smoke_measures_every_part() -> None:
-    """A figure that could not be measured would be a text that says why."""
+    """A figure that cannot be measured is a text that says why."""
     command = [sys.executable, "-m", "seed_bench.gpu", "--smoke"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -41,8 +41,8 @@ def test_smoke_measures_every_part() -> None:
         assert 0 <= run["policy/max_abs_log_rho_at_zero_lag"] < 1e-4
 
 
-def test_what_is_out_of_time_says_so() -> None:
-    """The object comes in time, with what there is."""
+def test_part_that_is_out_of_time_says_so() -> None:
+    """The result comes in time, with the parts that were measured."""
     command = [sys.executable, "-m", "seed_bench.gpu", "--smoke", "--seconds", "0"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`seed load` on its smallest points; what it measures, not how fast."""
+"""`seed load` on its smallest points: what it measures, and not how fast."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from tools.plot_scale import plot
 
 
 def test_load_measures_every_point_of_every_series(tmp_path: Path) -> None:
-    """Learner and generator over the same time; the table and the plot show all of it."""
+    """Learner and generator are measured over the same time; table and plot show all points."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "seed.cli", "load", "--json", "--seconds", "0.3"),
@@ -31,7 +31,7 @@ def test_load_measures_every_point_of_every_series(tmp_path: Path) -> None:
             assert min(point.values()) > 0
             assert point["inference_ms_p50"] < point["round_trip_ms_p50"]
             assert point["batch_size_mean"] <= point["num_envs"]
-    # 21 frames an environment.
+    # There are 21 frames an environment.
     assert results["store"][1]["learner_bytes_per_env"] > 21 * 84 * 84
     text = render(results)
     assert "store: policy store, a step takes 0 us" in text
@@ -47,7 +47,7 @@ def test_load_measures_every_point_of_every_series(tmp_path: Path) -> None:
 def test_environments_are_spread_over_streams(
     num_envs: int, expected: tuple[int, int, int]
 ) -> None:
-    """As few as hold them, in two groups of 32."""
+    """As few streams as possible hold them, in two groups of 32."""
     assert shape(num_envs) == expected
 
 
@@ -61,6 +61,6 @@ def test_environments_are_spread_over_streams(
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict, refusal: str) -> None:
-    """Naming the flag."""
+    """The error names the flag."""
     with pytest.raises(ConfigError, match=f"^{refusal}"):
         LoadArgs(**settings)

@@ -1,4 +1,4 @@
-"""Streams that do nothing but know what is certain to have been done before what.
+"""Streams that do no work and know which work is certain to come before which.
 
 Vector clocks: each stream knows how much of every stream's work lies behind it. What a
 stream does is certain to come after all that its clock counts, and after nothing else.
@@ -14,7 +14,7 @@ TRAINING, ACTING = "training", "acting"
 
 
 class ClockedFence:
-    """Knows what lay behind it when it was marked."""
+    """Keeps the clock of the stream that marked it."""
 
     def __init__(self, streams: "ClockedStreams") -> None:
         self._streams = streams
@@ -28,17 +28,17 @@ class ClockedFence:
 
 
 class ClockedStreams:
-    """Those of a GPU in a test of one thread, which says whose stream it is on."""
+    """The streams of a GPU in a test of one thread, which names the current stream."""
 
     def __init__(self) -> None:
         self.current = TRAINING
         self.given: list[Tensor] = []
-        """What the stream of training was told of."""
+        """The tensors that the stream of training was told of."""
         self._clocks = {name: Counter[str]() for name in (TRAINING, ACTING)}
 
     @property
     def clock(self) -> Counter[str]:
-        """Of the present stream: how many pieces of each stream's work lie behind it."""
+        """How many pieces of each stream's work lie behind the current stream."""
         return self._clocks[self.current]
 
     @clock.setter
@@ -46,12 +46,12 @@ class ClockedStreams:
         self._clocks[self.current] = clock
 
     def work(self) -> tuple[str, int]:
-        """Queues a piece of work; returns what it is to be known by."""
+        """Queues a piece of work, and returns its id."""
         self.clock[self.current] += 1
         return self.current, self.clock[self.current]
 
     def is_done(self, piece: tuple[str, int]) -> bool:
-        """Tells whether it is certain to come before what the present stream does next."""
+        """Tells whether a piece comes for certain before the current stream's next work."""
         stream, number = piece
         return self.clock[stream] >= number
 

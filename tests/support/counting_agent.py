@@ -1,4 +1,4 @@
-"""An agent whose every output is a whole number worked out by hand.
+"""An agent whose every output is a whole number that can be worked out by hand.
 
 Its "network" counts the rows of the episode and remembers a checksum of all that
 it saw, so one row missed, repeated or mixed up changes everything after it.
@@ -18,7 +18,7 @@ _MODULUS = 9973
 
 
 class CountingNetwork(nn.Module):
-    """Weights: one number, the version."""
+    """Its only weight is the version."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class CountingNetwork(nn.Module):
 
 
 class CountingAgent(FakeAgent):
-    """Acts, and does not learn."""
+    """Acts and does not learn."""
 
     def __init__(self, unroll_length: int) -> None:
         self.unroll_length = unroll_length

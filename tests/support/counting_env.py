@@ -1,4 +1,4 @@
-"""An environment whose every observation tells where it stands.
+"""An environment whose every observation tells the episode and the step.
 
 Registered on import, so that a real actor process makes it from the id
 "tests.support.counting_env:Counting-v0".

@@ -1,4 +1,4 @@
-"""The files of a directory that `make_certs` filled, as each side's security."""
+"""The files of a directory that `make_certs` filled, as the security of each side."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from seed.security import Security, TlsFiles, load_security
 
 
 def learner_security(certs: Path, *, mutual: bool = False, token: bool = False) -> Security:
-    """Returns what a learner runs with; `mutual`: it asks actors for certificates."""
+    """Returns a learner's security; with `mutual` it asks actors for certificates."""
     ca = certs / "ca.pem" if mutual else None
     files = TlsFiles(certs / "learner.pem", certs / "learner.key", ca)
     return load_security(files, certs / "token" if token else None)

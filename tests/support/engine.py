@@ -1,4 +1,4 @@
-"""A fleet of containers for a test: the compose files, run for real under a name of their own.
+"""A fleet of containers for a test: the compose files, run under a project name of their own.
 
 Used by tests/docker/test_fleet.py, which needs an engine and the images (`make docker-test`).
 """
@@ -17,14 +17,14 @@ from typing import Any, Self
 
 from tests.support.tools import ROOT
 
-# For whatever a container is waited for: starting takes seconds, on a busy machine minutes.
+# The longest wait for a container: a start takes seconds, and on a busy machine minutes.
 TIMEOUT_S = 600.0
-# A log cannot be followed while its container is down.
+# The longest wait for a container: a start takes seconds, and on a busy machine minutes.
 _RESTART_POLL_S = 0.2
 
 
 def docker(*args: object, check: bool = True, **environment: str) -> str:
-    """Returns what `docker <args>` prints, both streams; a failure fails the test with it."""
+    """Returns what `docker <args>` prints on both streams; a failure fails the test with it."""
     command = ["docker", *map(str, args)]
     done = subprocess.run(
         command,
@@ -48,7 +48,7 @@ class Fleet:
     def __init__(self, *files: Path, **environment: str) -> None:
         self._files = [part for file in files for part in ("-f", file)]
         self._project = f"seed-test-{os.getpid()}"
-        # Ports that are free, so that a fleet at work is not in the way.
+        # Free ports, so that a fleet at work is not disturbed.
         free = dict.fromkeys(("SEED_TENSORBOARD_PORT", "SEED_PROMETHEUS_PORT"), "0")
         self._environment = free | environment
         self._read_to = "1970-01-01T00:00:00Z"
@@ -59,7 +59,7 @@ class Fleet:
         return docker("compose", *project, *self._files, *args, check=check, **self._environment)
 
     def up(self, *, actors: int) -> None:
-        """Starts what is not running; returns when the learner is healthy."""
+        """Starts what does not run yet, and returns when the learner is healthy."""
         self.compose("up", "--detach", "--no-build", "--no-recreate", "--scale", f"actor={actors}")
 
     def container(self, service: str, index: int = 1) -> str:
@@ -91,7 +91,7 @@ class Fleet:
         raise AssertionError(f"no line matches {pattern!r} in:\n{''.join(lines[-50:])}")
 
     def published_port(self, service: str, port: int) -> int:
-        """Returns the port of this machine that leads to a service's."""
+        """Returns the port of this machine that leads to the service."""
         return int(self.compose("port", service, port).strip().rpartition(":")[2])
 
     def run_python(self, code: str) -> Any:
@@ -130,7 +130,7 @@ def _following(container: str, after: str, timeout_s: float) -> Iterator[Iterato
         watchdog.start()
         try:
             assert process.stdout is not None
-            # A moment that is given as --since is in what is shown.
+            # Lines of the moment given as --since are shown.
             yield (line for line in process.stdout if line.partition(" ")[0] > after)
         finally:
             watchdog.cancel()

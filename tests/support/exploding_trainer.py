@@ -1,4 +1,4 @@
-"""A trainer process whose loss raises. Imported by the process that is spawned for it."""
+"""A trainer process whose loss raises. The spawned process imports this module."""
 
 from learner.agents.vtrace import VTraceAgent
 from learner.config.run_config import RunConfig
@@ -7,7 +7,7 @@ from learner.training.process.main import Ends, run_trainer_process
 
 
 def explode(*_: object) -> None:
-    """Stands in for a loss."""
+    """Raises in place of a loss."""
     raise RuntimeError("boom in the loss")
 
 

@@ -1,4 +1,4 @@
-"""An agent without an algorithm, for tests of what surrounds one."""
+"""An agent without an algorithm, for tests of the code around agents."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from learner.records import Batch, State, Unrolls
 
 
 class FakeAgent(Agent):
-    """It has no state. A test's own agent overrides what the test is to call; the rest fails."""
+    """It has no state. A test's agent overrides the methods that the test calls; others fail."""
 
     Config = VTraceConfig
     unroll_length = 1

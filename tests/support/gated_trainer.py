@@ -1,4 +1,4 @@
-"""A trainer that makes an update only when it is let, and tells what it is given.
+"""A trainer that makes an update only when the test allows it, and tells what it gets.
 
 Works on a thread of the learner as well as in the trainer process, which a test cannot
 reach otherwise: that process imports this module by name.
@@ -28,7 +28,7 @@ NextBatch = Callable[[Experience], Sample | None]
 
 
 class Gate:
-    """Stands before every update, in whichever process."""
+    """Stands before every update, in the learner process or the trainer process."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -63,11 +63,11 @@ class Gate:
         self._permits.release()
 
     def open(self) -> None:
-        """Lets the trainer do as it likes."""
+        """Lets every further update through."""
         self._is_open.set()
 
     def see(self) -> int:
-        """Returns how many batches have come to the gate; updates `arrived`."""
+        """Returns how many batches have come to the gate, and updates `arrived`."""
         try:
             while True:
                 self.arrived.append(self._arrived.get(timeout=0))
@@ -76,7 +76,7 @@ class Gate:
 
 
 def fingerprints(unrolls: Unrolls) -> list[int]:
-    """Returns a number for each unroll that depends on all that it holds."""
+    """Returns a number for each unroll that depends on all of its tensors."""
     return [
         zlib.crc32(b"".join(x.contiguous().numpy().tobytes() for x in tensors_of(one)))
         for one in (select_unrolls(unrolls, i, i + 1) for i in range(unrolls.num_unrolls))

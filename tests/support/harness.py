@@ -37,17 +37,17 @@ from seed.env_config import EnvConfig
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
 
-# Far beyond what any wait here takes; reached only by a hang.
+# Far beyond any wait here, so it passes only in a hang.
 TIMEOUT_S = 60.0
 
 
 def actor_process(address: str, *flags: str) -> subprocess.Popen[bytes]:
-    """Starts an actor; the caller ends it."""
+    """Starts an actor; the caller must end it."""
     return subprocess.Popen([sys.executable, "-m", "actors", "--learner", address, *flags])
 
 
 class TellingBatcher(Batcher):
-    """Tells whenever an actor came or went."""
+    """Tells when an actor has come or left."""
 
     def __init__(self, config: InferenceConfig, tell: Callable[[int], None]) -> None:
         super().__init__(config)
@@ -59,7 +59,7 @@ class TellingBatcher(Batcher):
 
 
 class CollectedUnrolls:
-    """Stands where training would: a test publishes the weights and collects the unrolls.
+    """Stands in for training: a test publishes weights, and collects the unrolls.
 
     With `ring` they pass through the memory and the pipe that lead to a trainer process.
     """
@@ -86,10 +86,10 @@ class CollectedUnrolls:
             self._collect(completed)
 
     def stop(self) -> None:
-        """Nothing waits for long: the ring is always being emptied."""
+        """No call of `put` waits for long, since the ring is always emptied."""
 
     def close(self) -> None:
-        """Collects what is still in the ring; nothing is put any more."""
+        """Collects what is still in the ring, when no more is put."""
         if self._writer is not None:
             self._write_end.close()
             self._thread.join()
@@ -124,11 +124,11 @@ class ActingHarness:
         self.completed: list[Completed] = []
         self.counters = Counters()
         self.networks: dict[int, nn.Module] = {}
-        """Acting parts of published weights by version."""
+        """Acting parts of published weights, by version."""
         self.num_tasks = 0
-        """Tasks that actors have asked for: one each time that one connects."""
+        """Tasks that actors have fetched: one for each connection."""
         self.addresses: list[str] = []
-        """Where it listens; actors take turns."""
+        """The addresses that it listens at; actors take turns."""
         self._env = env
         self._make_agent = make_agent
         self._inference = inference or InferenceConfig()
@@ -176,7 +176,7 @@ class ActingHarness:
 
     @contextlib.contextmanager
     def actor(self, *flags: str, address: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
-        """Runs an actor process; kills it (SIGKILL) on leaving."""
+        """Runs an actor process, and kills it (SIGKILL) on leaving."""
         if address is None:
             address = self.addresses[len(self._actors) % len(self.addresses)]
         process = actor_process(address, *flags)
@@ -192,11 +192,11 @@ class ActingHarness:
 
     @property
     def unrolls(self) -> list[Unrolls]:
-        """What has been completed so far, of all actors."""
+        """Returns the unrolls of all actors that are complete so far."""
         return [completed.unrolls for completed in self.completed]
 
     def publish(self, network: nn.Module, version: int) -> None:
-        """Makes an acting part act from the next batch on, as `version`."""
+        """Publishes an acting part as `version`, which acts from the next batch on."""
         assert self._training is not None, "no actor has connected yet"
         self.networks[version] = network
         self._training.weights.publish(network, version)
@@ -211,19 +211,19 @@ class ActingHarness:
             return list(self.unrolls)
 
     def wait_for_connected(self, num_envs: int) -> None:
-        """Blocks until so many environments are connected."""
+        """Blocks until `count` environments are connected."""
         with self._changed:
             done = self._changed.wait_for(lambda: self._envs_connected == num_envs, TIMEOUT_S)
         assert done, f"{self._envs_connected} environments are connected"
 
     def wait_for_tasks(self, num_tasks: int) -> None:
-        """Blocks until so many tasks have been asked for."""
+        """Blocks until `count` tasks have been fetched."""
         with self._changed:
             done = self._changed.wait_for(lambda: self.num_tasks >= num_tasks, TIMEOUT_S)
         assert done, f"{self.num_tasks} tasks were asked for"
 
     def wait_for_more(self, num_unrolls: int) -> list[Unrolls]:
-        """Blocks until as many more unrolls have been completed; returns all so far."""
+        """Blocks until `count` more unrolls are complete, and returns all so far."""
         wanted = self._count() + num_unrolls
         return self.wait_until(lambda _: self._count() >= wanted)
 

@@ -1,4 +1,4 @@
-"""Acting and training in lockstep: a run whose every number depends on its seed alone.
+"""Acting and training in lockstep: a run whose numbers depend on its seed alone.
 
 A run acts while it trains, so which weights act depends on the machine. Here acting waits for
 each update that its unrolls make possible. What acts and what trains are the learner's own, on a
@@ -33,17 +33,17 @@ from learner.training.factory import make_training
 from learner.training.ranks import Ranks
 
 NUM_ENVS = 8
-# Sequences collected before the first update with R2D2.
+# Sequences that R2D2 collects before its first update.
 MIN_SEQUENCES = 16
 
 TrainIn = Literal["thread", "process"]
 
-# How often it is looked whether the other side has published.
+# How often the test checks whether the other side has published.
 _LOOK_EVERY_S = 1e-3
 
 
 def lockstep_config(algorithm: str, train_in: TrainIn, rng_seed: int = 7) -> RunConfig:
-    """Returns CartPole with all of a network: LSTM, frame stack, last action and reward.
+    """Returns CartPole with all parts of a network: LSTM, frame stack, last action and reward.
 
     Whenever the environments complete their unrolls, these make exactly one update.
     """
@@ -58,7 +58,7 @@ def lockstep_config(algorithm: str, train_in: TrainIn, rng_seed: int = 7) -> Run
     return dataclasses.replace(
         preset,
         agent=dataclasses.replace(preset.agent, batch_size=NUM_ENVS, **changes),
-        # Schedules follow the env steps at the moment when an update begins.
+        # Schedules follow the env steps that are counted when an update begins.
         optimizer=dataclasses.replace(preset.optimizer, learning_rate_schedule="constant"),
         network=NetworkConfig(
             torso="mlp", hidden_sizes=(32,), lstm_size=16, frame_stack=2, see_last_step=True
@@ -129,7 +129,7 @@ class Lockstep:
 
     @property
     def _first_update_after(self) -> int:
-        """Unrolls that come before the first update can be made."""
+        """Returns how many unrolls come before the first update."""
         config = self._config.agent
         if not hasattr(config, "period"):
             return NUM_ENVS

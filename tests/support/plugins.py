@@ -1,4 +1,4 @@
-"""Packages of strangers, as tests write them to a directory that Python then searches."""
+"""Packages of other authors, which tests write to a directory that Python then searches."""
 
 import sys
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_module(directory: Path, file: str, source: str) -> Path:
-    """Writes a module below `directory`, which is to be searched; returns its path.
+    """Writes a module below `directory`, which Python is to search, and returns its path.
 
     A module of that name that an earlier test imported is forgotten.
     """
@@ -18,7 +18,7 @@ def write_module(directory: Path, file: str, source: str) -> Path:
 
 
 def install(directory: Path, package: str, groups: Mapping[str, Mapping[str, str]]) -> None:
-    """Makes `directory` hold the metadata of an installed package, as pip would write it.
+    """Makes `directory` hold the metadata of an installed package, as pip writes it.
 
     Args:
       directory: to be searched by Python.

@@ -1,4 +1,4 @@
-"""The `seed` command as its users run it: a process, read line by line."""
+"""The `seed` command as its users run it: a process whose output is read line by line."""
 
 import re
 import subprocess
@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterator
 
 TIMEOUT_S = 90.0
-# A run that would go on for hours.
+# The timeout of a run that would else go on for hours.
 ENDLESS = ("--total-env-steps", "1000000000")
 
 
 def command(*args: object) -> list[str]:
-    """Returns the words of `seed <args>`."""
+    """Returns the words of the command line `seed <args>`."""
     return [sys.executable, "-m", "seed.cli", *map(str, args)]
 
 
@@ -39,12 +39,12 @@ class Process:
         raise AssertionError(f"no line matches {pattern!r} in:\n{self.output}")
 
     def end(self, signal_number: int) -> int:
-        """Sends a signal and returns the exit code."""
+        """Sends a signal, and returns the exit code."""
         self._process.send_signal(signal_number)
         return self.wait()
 
     def wait(self) -> int:
-        """Returns the exit code once the process has ended; may be asked again."""
+        """Returns the exit code once the process has ended; may be called again."""
         if self._process.returncode is None:
             rest, _ = self._process.communicate(timeout=TIMEOUT_S)
             self.output += rest

@@ -1,4 +1,4 @@
-"""An actor process that says hello to the address it is given, and then nothing more.
+"""An actor process that says hello to the address that it gets, and then sends no more.
 
     python -m tests.support.quiet_actor unix:/tmp/learner.sock
 

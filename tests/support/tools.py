@@ -1,4 +1,4 @@
-"""Programs that check what docker/ holds, and the command lines that stand in it.
+"""The checkers of what docker/ holds, and the parsers of its command lines.
 
 Used by tests/docker. `make check` installs the programs; a test that needs one that is
 not there skips, and says so.
@@ -22,7 +22,7 @@ DOCKER = ROOT / "docker"
 
 
 def require_tool(name: str) -> str:
-    """Returns the path of a program in this environment or on PATH; skips without it."""
+    """Returns the path of a program in this environment or on PATH; skips the test without it."""
     beside_python = Path(sys.executable).with_name(name)
     found = str(beside_python) if beside_python.exists() else shutil.which(name)
     if found is None:
@@ -31,7 +31,7 @@ def require_tool(name: str) -> str:
 
 
 def run_tool(name: str, *args: object) -> str:
-    """Returns what a program prints; a failed run fails the test with its output."""
+    """Returns what a program prints; a failure fails the test with its output."""
     command = [require_tool(name), *map(str, args)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=100)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
@@ -39,7 +39,7 @@ def run_tool(name: str, *args: object) -> str:
 
 
 def parse_command_line(argv: Sequence[str]) -> LearnerArgs | ActorArgs | HealthArgs:
-    """Returns what the real parser makes of `seed <argv>`; a refusal fails the test."""
+    """Returns what the program's own parser makes of `seed <argv>`; a refusal fails the test."""
     command, *flags = argv
     try:
         match command:

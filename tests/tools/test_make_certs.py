@@ -1,4 +1,4 @@
-"""`make certs`: what it makes holds, is private, and outlives a second run where it must."""
+"""`make certs`: its files are valid and private, and a second run keeps what it must."""
 
 import stat
 import subprocess
@@ -18,7 +18,7 @@ def verify(certs: Path, name: str, *flags: str, ca: Path | None = None) -> bool:
 
 
 def test_certificates_hold_for_their_use_and_hosts_alone(tmp_path: Path) -> None:
-    """The learner's for its names and addresses, the actor's for clients."""
+    """The learner's holds for its names and addresses, the actor's for clients."""
     make_certs(tmp_path, ["learner.example.org", "10.0.0.5"])
     assert verify(tmp_path, "learner", "-purpose", "sslserver")
     assert verify(tmp_path, "actor", "-purpose", "sslclient")
@@ -31,8 +31,8 @@ def test_certificates_hold_for_their_use_and_hosts_alone(tmp_path: Path) -> None
     assert not verify(tmp_path, "learner", "-verify_hostname", "elsewhere.example.org")
 
 
-def test_nothing_is_for_other_users_eyes(tmp_path: Path) -> None:
-    """Neither keys nor token, whatever the umask; nor are leftovers."""
+def test_other_users_can_read_nothing(tmp_path: Path) -> None:
+    """Keys, token and leftovers are private under any umask."""
     directory = tmp_path / "a" / "certs"
     make_certs(directory, [])
     files = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
@@ -42,7 +42,7 @@ def test_nothing_is_for_other_users_eyes(tmp_path: Path) -> None:
 
 
 def test_second_run_keeps_ca_and_token_and_renews_the_certificates(tmp_path: Path) -> None:
-    """A host is added without a word to the actors."""
+    """A new host needs no change at the actors."""
     make_certs(tmp_path, ["old"])
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     make_certs(tmp_path, ["new"])
@@ -52,17 +52,17 @@ def test_second_run_keeps_ca_and_token_and_renews_the_certificates(tmp_path: Pat
     assert verify(tmp_path, "learner", "-verify_hostname", "new")
 
 
-def test_every_ca_is_another(certs: Path, other_certs: Path) -> None:
-    """One CA vouches for nothing of another's, though both have the same name."""
+def test_no_two_cas_are_alike(certs: Path, other_certs: Path) -> None:
+    """One CA accepts no certificate of another, although both have the same name."""
     assert not verify(certs, "learner", ca=other_certs)
     assert (certs / "token").read_text() != (other_certs / "token").read_text()
 
 
 @pytest.mark.parametrize("host", ["a, DNS:*", "learner:50051", "", "a\nb", "-a"])
-def test_host_that_is_none_is_refused(
+def test_text_that_is_not_a_host_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], host: str
 ) -> None:
-    """A comma would otherwise add names that nobody asked for."""
+    """Else a comma would add names that the user did not ask for."""
     assert main([str(tmp_path / "certs"), f"--host={host}"]) == 1
     assert "make_certs: host: expected a name or an IP address" in capsys.readouterr().err
     assert not (tmp_path / "certs").exists()
@@ -71,7 +71,7 @@ def test_host_that_is_none_is_refused(
 def test_missing_openssl_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It comes with most systems, not with all."""
+    """Most systems have it, and some do not."""
     monkeypatch.setenv("PATH", "")
     assert main([str(tmp_path / "certs")]) == 1
     assert "openssl" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The evidence of a memory task: what is counted as success, and runs that do not compare."""
+"""The evidence of a memory task: what counts as success, and runs that cannot be compared."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ def write_run(
     returns: list[float],
     env: EnvConfig = CONFIG.env,
 ) -> str:
-    """Writes a run's files and what its evaluation said; returns its directory."""
+    """Writes a run's files and the result of its evaluation, and returns its directory."""
     directory.mkdir()
     network = dataclasses.replace(CONFIG.network, lstm_size=lstm_size)
     config = dataclasses.replace(CONFIG, network=network, rng_seed=rng_seed, env=env)
@@ -39,7 +39,7 @@ def write_run(
 
 
 def test_success_is_counted_with_and_without_memory(tmp_path: Path) -> None:
-    """Means over the seeds in their order, whatever the order of the runs."""
+    """Means are over the seeds, for any order of the runs."""
     runs = [
         write_run(tmp_path / "a", 2, 64, [1.0, 1.0, 1.0, -1.0]),
         write_run(tmp_path / "b", 1, 64, [1.0, 1.0, 1.0, 1.0]),
@@ -59,14 +59,14 @@ def test_success_is_counted_with_and_without_memory(tmp_path: Path) -> None:
 
 
 def test_runs_without_a_control_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """What is solved with memory alone proves nothing."""
+    """A success without a control proves nothing."""
     runs = [write_run(tmp_path / "a", 1, 64, [1.0])]
     assert main([*runs, "--name", "memory", "--out", str(tmp_path)]) == 1
     assert "expected some with and some without memory, got 1 and 0" in capsys.readouterr().err
 
 
 def test_runs_of_different_tasks_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """A control on an easier task is none."""
+    """A control on an easier task proves nothing."""
     easier = dataclasses.replace(CONFIG.env, env_kwargs='{"length": 10}')
     runs = [
         write_run(tmp_path / "a", 1, 64, [1.0]),
@@ -87,7 +87,7 @@ def test_a_run_without_an_evaluation_is_named(
 
 
 def test_no_runs_at_all_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """As when the shell found no directory."""
+    """The shell found no directory."""
     with pytest.raises(SystemExit):
         main(["--name", "memory"])
     assert "runs: expected at least one" in capsys.readouterr().err

@@ -11,7 +11,7 @@ EVIDENCE = Path(__file__).parents[2] / "docs" / "results" / "scale.json"
 
 
 def test_plot_is_written_beside_the_results(tmp_path: Path) -> None:
-    """Of the file of evidence, with all of its series."""
+    """The plot shows all series of the file of evidence."""
     results = tmp_path / "scale.json"
     shutil.copy(EVIDENCE, results)
     assert main([str(results)]) == 0
@@ -21,7 +21,7 @@ def test_plot_is_written_beside_the_results(tmp_path: Path) -> None:
 def test_results_that_cannot_be_read_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file that is missing, or torn."""
+    """The file is missing, or torn."""
     results = tmp_path / "scale.json"
     assert main([str(results)]) == 1
     results.write_text('{"hardware": "a machi')

@@ -30,7 +30,7 @@ def make_report(step: int, mean: float | None, episodes: int = 100) -> dict[str,
 
 
 def test_steps_done_again_after_a_resume_count_once(tmp_path: Path) -> None:
-    """The later reports replace those that led nowhere."""
+    """The later reports replace those before the resume."""
     reports = [make_report(step, 0.0) for step in (10, 20, 30, 20, 25)]
     run = write_run(tmp_path, reports)
     steps = [report["env_steps"] for report in read_reports(run / "metrics.jsonl")]
@@ -38,7 +38,7 @@ def test_steps_done_again_after_a_resume_count_once(tmp_path: Path) -> None:
 
 
 def test_crossing_needs_a_hundred_games_and_is_the_first() -> None:
-    """A lucky first game is no crossing; a threshold not reached is left out."""
+    """A lucky first game is no crossing, and a threshold that is not reached is left out."""
     reports = [
         make_report(1000, 21.0, episodes=1),
         make_report(2000, None),
@@ -51,7 +51,7 @@ def test_crossing_needs_a_hundred_games_and_is_the_first() -> None:
 
 
 def test_evidence_has_the_names_of_the_design_and_a_plot(tmp_path: Path) -> None:
-    """JSON and picture lie beside each other."""
+    """JSON and picture are in the same directory."""
     run = write_run(tmp_path, [make_report(1000, -20.0), make_report(2000, 18.0)])
     arguments = [str(run), "--name", "pong", "--out", str(tmp_path / "out"), "--thresholds", "18"]
     assert main(arguments) == 0
@@ -66,13 +66,13 @@ def test_evidence_has_the_names_of_the_design_and_a_plot(tmp_path: Path) -> None
 
 
 def test_a_run_without_reports_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """The user sees which file is missing, not a traceback."""
+    """The error names the missing file, without a traceback."""
     assert main([str(tmp_path), "--name", "x"]) == 1
     assert "metrics.jsonl: expected a readable file" in capsys.readouterr().err
 
 
 def test_evidence_takes_in_an_evaluation(tmp_path: Path) -> None:
-    """What `seed eval --json` printed; one that is torn is refused by its name."""
+    """It reads the output of `seed eval --json`, and refuses a torn one by name."""
     run = write_run(tmp_path, [make_report(1000, 15.0)])
     evaluation = tmp_path / "eval.json"
     arguments = [str(run), "--name", "x", "--out", str(tmp_path), "--evaluation", str(evaluation)]

@@ -28,12 +28,12 @@ def test_fleet_pays_for_every_step() -> None:
 
 @pytest.mark.parametrize(("frames_per_s", "expected"), [(200_000, 1), (200_004, 2)])
 def test_another_learner_serves_what_one_cannot(frames_per_s: float, expected: int) -> None:
-    """50,000 steps fit one; one step more does not."""
+    """50,000 steps fit one learner, and one step more needs another."""
     assert size_fleet(frames_per_s, COSTS).learner_processes == expected
 
 
 def test_costs_are_read_from_the_files_of_evidence(tmp_path: Path, capsys) -> None:
-    """What seed bench and seed load print is what the tool reads."""
+    """The tool reads the output of seed bench and seed load."""
     case = {"env_s_per_step": 3e-4, "forward_s_per_step": 1e-4, "train_s_per_step": 3e-4}
     bench = {
         "wire_store": {"32": {"actor": 2e-5, "server": 3e-5}},
@@ -55,7 +55,7 @@ def test_costs_are_read_from_the_files_of_evidence(tmp_path: Path, capsys) -> No
 def test_results_without_a_case_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As of a bench of another case; and a file that is not there is named."""
+    """The file is of another case, or does not exist."""
     (tmp_path / "bench.json").write_text('{"wire_store": {}}')
     flags = ["--bench", str(tmp_path / "bench.json")]
     assert main(flags) == 1

@@ -7,7 +7,7 @@ from actors.games.catch import COLUMNS, ROWS, Catch
 
 
 def test_ball_falls_one_row_a_step_and_the_ninth_step_is_the_last() -> None:
-    """It stays in its column, and only the last step is terminated or rewarded."""
+    """The ball stays in its column, and only the last step is terminated or rewarded."""
     env = Catch()
     screen, _ = env.reset(seed=0)
     assert screen.dtype == np.uint8 and screen.shape == (ROWS, COLUMNS)
@@ -20,7 +20,7 @@ def test_ball_falls_one_row_a_step_and_the_ninth_step_is_the_last() -> None:
 
 
 def test_paddle_starts_in_the_middle_and_stops_at_the_edges() -> None:
-    """Action 0 moves it left and 2 right."""
+    """Action 0 moves the paddle left and action 2 moves it right."""
     env = Catch()
     screen, _ = env.reset(seed=0)
     columns = [int(screen[-1].argmax())]
@@ -31,7 +31,7 @@ def test_paddle_starts_in_the_middle_and_stops_at_the_edges() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_only_a_paddle_under_the_ball_earns_1(seed: int) -> None:
-    """One that stands still gets 1 where the ball falls in the middle, else -1."""
+    """A paddle that stands still earns 1 under the middle column, and -1 elsewhere."""
     env = Catch()
     screen, _ = env.reset(seed=seed)
     rewards = [env.step(1)[1] for _ in range(ROWS - 1)]
@@ -39,13 +39,13 @@ def test_only_a_paddle_under_the_ball_earns_1(seed: int) -> None:
 
 
 def test_every_column_is_drawn() -> None:
-    """Uniformly enough that none is missing in 100 episodes."""
+    """The draws are uniform enough that no column is missing in 100 episodes."""
     env = Catch()
     assert {int(env.reset(seed=seed)[0][0].argmax()) for seed in range(100)} == set(range(COLUMNS))
 
 
 def test_picture_shows_the_screen_in_squares() -> None:
-    """As rgb of 16 pixels a square."""
+    """The picture is RGB and has 16 pixels a square."""
     env = Catch(render_mode="rgb_array")
     screen, _ = env.reset(seed=0)
     picture = env.render()

@@ -1,4 +1,4 @@
-"""Null: the shapes that it is asked for, and episodes of the length that it is asked for."""
+"""Null: observations of the shape asked for, and episodes of the length asked for."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from actors.games.null import NullVectorEnv
 
 
 def test_observation_and_actions_have_the_sizes_asked_for() -> None:
-    """Every step returns the same array: nothing is copied."""
+    """Every step returns the same array, so that nothing is copied."""
     env = NullVectorEnv(3, shape=(4, 5), num_actions=7)
     first, _ = env.reset()
     later, rewards, *_ = env.step(np.zeros(3, np.int64))
@@ -17,7 +17,7 @@ def test_observation_and_actions_have_the_sizes_asked_for() -> None:
 
 
 def test_episodes_are_truncated_after_their_length_and_then_reset() -> None:
-    """Of length 2: two steps, and one that resets."""
+    """An episode of length 2 has two steps, and the next step resets."""
     env = NullVectorEnv(2, episode_length=2)
     env.reset()
     rows = [env.step(np.zeros(2, np.int64)) for _ in range(6)]
@@ -26,14 +26,14 @@ def test_episodes_are_truncated_after_their_length_and_then_reset() -> None:
 
 
 def test_episodes_never_end_by_default() -> None:
-    """So that a measurement sees steps alone."""
+    """A measurement then sees steps and no resets."""
     env = NullVectorEnv(1)
     env.reset()
     assert not any(env.step(np.zeros(1, np.int64))[3].any() for _ in range(100))
 
 
 def test_reset_starts_the_episode_again() -> None:
-    """A new learner's episodes are as long as all others."""
+    """Episodes after a reset in the middle are as long as all others."""
     env = NullVectorEnv(1, episode_length=2)
     env.reset()
     env.step(np.zeros(1, np.int64))

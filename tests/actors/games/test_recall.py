@@ -24,7 +24,7 @@ def cue_in(observation: np.ndarray) -> int:
 
 
 def test_cue_is_shown_first_and_the_question_comes_after_the_noise() -> None:
-    """Cue, `length` steps of noise alone, the question, and nothing to see at the end."""
+    """An episode shows the cue, `length` steps of noise, the question, and nothing at its end."""
     env = Recall(num_cues=K, length=LENGTH)
     first, _ = env.reset(seed=1)
     observations = np.array([first, *play(env, [0] * (QUESTION + 1))])
@@ -35,7 +35,7 @@ def test_cue_is_shown_first_and_the_question_comes_after_the_noise() -> None:
 
 
 def test_noise_is_new_at_every_step() -> None:
-    """Uniform in [-1, 1], beside the cue as well."""
+    """The noise is uniform in [-1, 1], also beside the cue."""
     env = Recall(length=1)
     noise = []
     for seed in range(300):
@@ -47,7 +47,7 @@ def test_noise_is_new_at_every_step() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_after_the_first_observation_depends_on_the_cue(seed: int) -> None:
-    """With the same noise the rest of an episode, question included, is the same for all cues."""
+    """With the same noise all later observations, the question included, are equal for all cues."""
     episodes = []
     for cue in range(K):
         env = Recall(num_cues=K, length=LENGTH)
@@ -70,7 +70,7 @@ def test_question_looks_the_same_for_every_cue() -> None:
 
 @pytest.mark.parametrize("action", range(K))
 def test_actions_before_the_question_change_nothing(action: int) -> None:
-    """They earn nothing, end nothing and leave the right answer right."""
+    """They earn nothing, end nothing and do not change the right answer."""
     env = Recall(num_cues=K, length=LENGTH)
     cue = cue_in(env.reset(seed=7)[0])
     for _ in range(QUESTION):
@@ -80,7 +80,7 @@ def test_actions_before_the_question_change_nothing(action: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_answer_earns_1_for_the_cue_and_costs_1_for_any_other(seed: int) -> None:
-    """Either ends the episode, as terminated."""
+    """A right and a wrong answer both end the episode as terminated."""
     env = Recall(num_cues=K, length=LENGTH)
     for answer in range(K):
         cue = cue_in(env.reset(seed=seed)[0])
@@ -91,7 +91,7 @@ def test_answer_earns_1_for_the_cue_and_costs_1_for_any_other(seed: int) -> None
 
 
 def test_cues_are_equally_likely() -> None:
-    """Otherwise the commonest would beat chance."""
+    """A cue that came more often would let a guess beat chance."""
     env = Recall(num_cues=K)
     env.reset(seed=0)
     counts = np.bincount([cue_in(env.reset()[0]) for _ in range(3000)], minlength=K)
@@ -109,6 +109,6 @@ def test_cues_are_equally_likely() -> None:
     ],
 )
 def test_impossible_settings_are_refused_by_name(kwargs: str, message: str) -> None:
-    """As an actor meets them, from a learner's env_kwargs."""
+    """The error that an actor gets for a learner's env_kwargs names the setting."""
     with pytest.raises(ConfigError, match=message):
         make_vector_env(EnvConfig(env_id="seed/Recall-v0", env_kwargs=kwargs), num_envs=1)

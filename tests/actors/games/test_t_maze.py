@@ -43,14 +43,13 @@ def test_only_the_first_cell_tells_the_goal(goal: int) -> None:
 
 @pytest.mark.parametrize("goal", [UP, DOWN])
 def test_sign_can_be_read_again(goal: int) -> None:
-    """By who walks back to it."""
+    """A player that walks back to the start sees the sign again."""
     sign = SIGN_UP if goal == UP else SIGN_DOWN
     assert walk(start(goal), [RIGHT, RIGHT, LEFT, LEFT]) == [CORRIDOR] * 3 + [sign]
 
 
 def test_walls_hold() -> None:
-    """Behind the sign, beside the corridor and behind the junction; running into one costs
-    what any step costs."""
+    """Running into a wall leaves the player in its cell, and costs what any step costs."""
     env = start(UP)
     assert walk(env, [LEFT, UP, DOWN]) == [SIGN_UP] * 3
     assert walk(env, [RIGHT, UP, DOWN]) == [CORRIDOR] * 3
@@ -61,7 +60,7 @@ def test_walls_hold() -> None:
 @pytest.mark.parametrize("turn", [UP, DOWN])
 @pytest.mark.parametrize("goal", [UP, DOWN])
 def test_turn_at_the_junction_ends_the_episode(goal: int, turn: int) -> None:
-    """+1 where the sign told to go, -0.1 on the other side; terminated."""
+    """The right turn earns 1 and the wrong turn -0.1; both are terminated."""
     env = start(goal)
     walk(env, [RIGHT] * LENGTH)
     observation, *rest = env.step(turn)
@@ -71,7 +70,7 @@ def test_turn_at_the_junction_ends_the_episode(goal: int, turn: int) -> None:
 
 
 def test_episode_without_a_turn_is_truncated_at_its_limit() -> None:
-    """By default after 20 steps for each cell; it has not succeeded."""
+    """The limit is 20 steps for each cell by default; the episode earns no success."""
     for limit, wanted in ((None, 20 * LENGTH), (7, 7)):
         env = start(UP, time_limit=limit)
         walk(env, [LEFT] * (wanted - 1))
@@ -79,7 +78,7 @@ def test_episode_without_a_turn_is_truncated_at_its_limit() -> None:
 
 
 def test_turn_on_the_last_step_counts() -> None:
-    """As terminated, with its reward: the shortest limit is just enough."""
+    """It is terminated and rewarded, so the shortest limit is just enough."""
     env = start(DOWN, time_limit=LENGTH + 1)
     walk(env, [RIGHT] * LENGTH)
     assert env.step(DOWN)[1:] == (1.0, True, False, {"is_success": True})
@@ -94,7 +93,7 @@ def test_limit_counts_the_steps_of_one_episode() -> None:
 
 
 def test_signs_are_equally_likely() -> None:
-    """Otherwise always turning to the same side would beat chance."""
+    """If one sign came more often, always turning to that side would beat chance."""
     env = TMaze()
     env.reset(seed=0)
     ups = sum(env.reset()[0][0] for _ in range(1000))
@@ -112,6 +111,6 @@ def test_signs_are_equally_likely() -> None:
     ],
 )
 def test_impossible_settings_are_refused_by_name(kwargs: str, message: str) -> None:
-    """As an actor meets them, from a learner's env_kwargs."""
+    """The error that an actor gets for a learner's env_kwargs names the setting."""
     with pytest.raises(ConfigError, match=message):
         make_vector_env(EnvConfig(env_id="seed/TMaze-v0", env_kwargs=kwargs), num_envs=1)

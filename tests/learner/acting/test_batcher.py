@@ -1,4 +1,4 @@
-"""When a batch closes, what is in it, and who is waited for."""
+"""When a batch closes, what is in it, and which environments it waits for."""
 
 import math
 from concurrent.futures import Future
@@ -23,7 +23,7 @@ class Clock:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Not at zero, as no real clock is."""
+    """The clock does not start at zero, as no real clock does."""
     return Clock()
 
 
@@ -59,7 +59,7 @@ def take(batcher: Batcher) -> list[Request]:
 
 
 def test_batch_closes_when_full(clock: Clock) -> None:
-    """At max_inference_batch environments, however many more are connected."""
+    """The batch closes at max_inference_batch environments, although more are connected."""
     batcher = make_batcher(clock)
     requests = submit(batcher, clock, 4)
     assert batcher.seconds_to_close() > 0
@@ -69,7 +69,7 @@ def test_batch_closes_when_full(clock: Clock) -> None:
 
 
 def test_batch_closes_at_deadline_when_not_full(clock: Clock) -> None:
-    """max_wait_ms after its oldest request; later ones do not postpone it."""
+    """It closes max_wait_ms after its oldest request; later requests do not postpone it."""
     batcher = make_batcher(clock)
     requests = submit(batcher, clock, 1)
     assert batcher.seconds_to_close() == pytest.approx(0.010)
@@ -82,12 +82,12 @@ def test_batch_closes_at_deadline_when_not_full(clock: Clock) -> None:
 
 
 def test_empty_batch_stays_open_for_ever(clock: Clock) -> None:
-    """There is nothing to act on, be the device idle or not."""
+    """Without a request there is nothing to act on, also while the device is idle."""
     assert make_batcher(clock, connected=0, min_fill=0).seconds_to_close() == math.inf
 
 
 def test_idle_device_takes_a_batch_once_enough_envs_have_reported(clock: Clock) -> None:
-    """A share of min_fill of the connected ones, rounded up."""
+    """A batch closes with min_fill of the connected environments, rounded up."""
     batcher = make_batcher(clock, connected=9, max_inference_batch=100, min_fill=0.5)
     requests = submit(batcher, clock, 4)
     assert batcher.seconds_to_close() > 0
@@ -96,15 +96,15 @@ def test_idle_device_takes_a_batch_once_enough_envs_have_reported(clock: Clock) 
     assert take(batcher) == requests
 
 
-def test_idle_device_waits_for_nobody_without_min_fill(clock: Clock) -> None:
-    """min_fill 0: whatever has come is acted on."""
+def test_idle_device_does_not_wait_without_min_fill(clock: Clock) -> None:
+    """With min_fill 0 the batch closes with the first request."""
     batcher = make_batcher(clock, min_fill=0)
     submit(batcher, clock, 1)
     assert batcher.seconds_to_close() == 0
 
 
-def test_who_has_left_is_not_waited_for(clock: Clock) -> None:
-    """The share is one of those still connected."""
+def test_environments_that_have_left_are_not_waited_for(clock: Clock) -> None:
+    """The share counts only environments that are still connected."""
     batcher = make_batcher(clock, connected=6, min_fill=1.0)
     submit(batcher, clock, 3)
     assert batcher.seconds_to_close() > 0
@@ -113,7 +113,7 @@ def test_who_has_left_is_not_waited_for(clock: Clock) -> None:
 
 
 def busy_batcher(clock: Clock, *, work_s: float, min_fill: float = 1.0) -> Batcher:
-    """Returns an empty batcher that knows 32 arrivals, a millisecond apart, and the work."""
+    """Returns an empty batcher that has seen 32 arrivals, 1 ms apart, and the work of a batch."""
     batcher = make_batcher(clock, max_inference_batch=100, min_fill=min_fill)
     for _ in range(32):
         clock.now_s += 0.001
@@ -125,7 +125,7 @@ def busy_batcher(clock: Clock, *, work_s: float, min_fill: float = 1.0) -> Batch
 
 
 def test_idle_device_waits_for_no_more_than_report_while_it_works(clock: Clock) -> None:
-    """One a millisecond; so 4 in the 3.5 that a batch takes, however many are connected."""
+    """One report comes each ms, so the batch closes with 4: a batch takes 3.5 ms to compute."""
     batcher = busy_batcher(clock, work_s=0.0035)
     submit(batcher, clock, 3)
     assert batcher.seconds_to_close() > 0
@@ -133,15 +133,15 @@ def test_idle_device_waits_for_no_more_than_report_while_it_works(clock: Clock) 
     assert batcher.seconds_to_close() == 0
 
 
-def test_nobody_waits_longer_than_the_work_takes(clock: Clock) -> None:
-    """A deadline of 10 ms would triple the latency of a batch of 4 ms."""
+def test_no_request_waits_longer_than_the_work_takes(clock: Clock) -> None:
+    """A deadline of 10 ms would triple the latency of a batch that takes 4 ms."""
     batcher = busy_batcher(clock, work_s=0.004)
     submit(batcher, clock, 1)
     assert batcher.seconds_to_close() == pytest.approx(0.004)
 
 
 def test_work_and_rate_may_only_lower_what_is_waited_for(clock: Clock) -> None:
-    """A second of work, in which an update was waited for: max_wait_ms and min_fill hold."""
+    """After a batch that took a second, max_wait_ms and min_fill still hold."""
     batcher = busy_batcher(clock, work_s=1.0, min_fill=0.05)
     requests = submit(batcher, clock, 4)
     assert batcher.seconds_to_close() == pytest.approx(0.010)
@@ -149,8 +149,8 @@ def test_work_and_rate_may_only_lower_what_is_waited_for(clock: Clock) -> None:
     assert take(batcher) == requests
 
 
-def test_what_work_takes_is_a_running_mean(clock: Clock) -> None:
-    """One slow batch does not decide; waiting for requests is no work."""
+def test_time_of_the_work_is_a_running_mean(clock: Clock) -> None:
+    """One slow batch does not decide, and the wait for requests does not count."""
     batcher = busy_batcher(clock, work_s=0.004)
     clock.now_s += 0.1
     submit(batcher, clock, 1)
@@ -162,7 +162,7 @@ def test_what_work_takes_is_a_running_mean(clock: Clock) -> None:
 
 
 def test_full_batch_splits_at_the_limit_and_keeps_order(clock: Clock) -> None:
-    """Groups stay whole, none overtakes another, and the rest waits no longer than that."""
+    """Groups stay whole and in order, and the groups left over close by their own deadline."""
     batcher = make_batcher(clock, max_inference_batch=8)
     first = submit(batcher, clock, 5)
     clock.now_s += 0.002
@@ -175,7 +175,7 @@ def test_full_batch_splits_at_the_limit_and_keeps_order(clock: Clock) -> None:
 
 
 def test_group_larger_than_the_limit_goes_alone(clock: Clock) -> None:
-    """It cannot be split, and must not wait for ever."""
+    """A group cannot be split, so one that is too large forms a batch alone."""
     batcher = make_batcher(clock, max_inference_batch=8)
     small, large, last = submit(batcher, clock, 1, 20, 1)
     assert take(batcher) == [small]
@@ -185,7 +185,7 @@ def test_group_larger_than_the_limit_goes_alone(clock: Clock) -> None:
 
 
 def test_full_size_is_what_can_come_together(clock: Clock) -> None:
-    """No more than are connected, nor than fit; never 0, which divides."""
+    """`full_size` is at most what is connected and what fits, and at least 1 as a divisor."""
     assert make_batcher(clock, connected=5, max_inference_batch=8).full_size == 5
     assert make_batcher(clock, connected=50, max_inference_batch=8).full_size == 8
     assert make_batcher(clock, connected=0).full_size == 1
@@ -194,7 +194,7 @@ def test_full_size_is_what_can_come_together(clock: Clock) -> None:
 def waiting_batcher(
     clock: Clock, *pending: int, connected: int = 100
 ) -> tuple[Batcher, Future[list[Request]]]:
-    """Returns a batcher in whose `next_batch` a thread waits, and that call's future."""
+    """Returns a batcher, and the future of its `next_batch`, in which a thread waits."""
     batcher = make_batcher(clock, connected=connected, max_wait_ms=3_600_000)
     batcher._changed = condition = WatchedCondition()
     submit(batcher, clock, *pending)
@@ -205,7 +205,7 @@ def waiting_batcher(
 
 @pytest.mark.parametrize("pending", [(), (1,)], ids=["empty", "not_full"])
 def test_close_wakes_the_waiting_thread(clock: Clock, pending: tuple[int, ...]) -> None:
-    """The run is stopping: no batch comes any more."""
+    """`next_batch` raises Stopped, since no batch comes any more."""
     batcher, waiting = waiting_batcher(clock, *pending)
     batcher.close()
     with pytest.raises(Stopped):
@@ -222,14 +222,14 @@ def test_submit_wakes_the_waiting_thread(clock: Clock) -> None:
 
 
 def test_an_actor_that_leaves_wakes_the_waiting_thread(clock: Clock) -> None:
-    """The others may be all there are by then."""
+    """The environments that are left may all have reported by then."""
     batcher, waiting = waiting_batcher(clock, 3, connected=6)
     batcher.set_connected(3)
     assert len(waiting.result(TIMEOUT_S)) == 1
 
 
 def test_waiting_thread_takes_the_batch_at_its_deadline(clock: Clock) -> None:
-    """Nothing else needs to happen for it; this waits one real millisecond."""
+    """No other event is needed; this test waits one real millisecond."""
     batcher = make_batcher(clock, max_wait_ms=1.0)
     batcher._changed = condition = WatchedCondition()
     submit(batcher, clock, 1)
@@ -240,7 +240,7 @@ def test_waiting_thread_takes_the_batch_at_its_deadline(clock: Clock) -> None:
 
 
 def test_requests_of_many_threads_come_out_once_each(clock: Clock) -> None:
-    """And those of one thread in its order."""
+    """The requests of one thread also keep their order."""
     batcher = make_batcher(clock, connected=100_000, max_inference_batch=7, min_fill=0)
     per_thread = [[request(1 + i % 3) for i in range(50)] for _ in range(4)]
 

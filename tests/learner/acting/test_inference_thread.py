@@ -1,4 +1,4 @@
-"""The acting side: on its own stream, ready before its first batch, and what it hands over."""
+"""The inference thread acts on its own stream, and gives unrolls to the stream that trains."""
 
 import threading
 from typing import NamedTuple
@@ -24,14 +24,14 @@ CPU = torch.device("cpu")
 
 
 class Put(NamedTuple):
-    """What training was given, and on which stream."""
+    """Unrolls that training received, and the stream that they were given on."""
 
     completed: Completed
     stream: str
 
 
 class FakeTraining:
-    """Takes unrolls, and notes when it has the first."""
+    """Takes unrolls, and keeps the first of them."""
 
     def __init__(self, weights: PublishedWeights, streams: ClockedStreams) -> None:
         self.weights = weights
@@ -52,7 +52,7 @@ class FakeTraining:
 def test_unrolls_are_given_to_the_stream_that_trains(
     monkeypatch: pytest.MonkeyPatch, cuda_graphs: str
 ) -> None:
-    """All their tensors, by the stream that acts, before training can ask for them."""
+    """The acting stream gives all their tensors to training before `put` is called."""
     streams = ClockedStreams()
     monkeypatch.setattr("learner.acting.inference_thread.make_streams", lambda device: streams)
     spec = env_spec()
@@ -103,7 +103,7 @@ def test_unrolls_are_given_to_the_stream_that_trains(
     ("cuda_graphs", "expected"), [("auto", PlainRunner), ("off", PlainRunner), ("on", PaddedRunner)]
 )
 def test_cpu_pads_batches_only_if_told_to(cuda_graphs: str, expected: type) -> None:
-    """There is nothing to be gained there."""
+    """On a CPU padded batches would cost time and gain nothing."""
     agent = VTraceAgent(env_spec(), NetworkConfig(), VTraceConfig())
     config = InferenceConfig(cuda_graphs=cuda_graphs)  # pyright: ignore[reportArgumentType]
     assert isinstance(make_runner(env_spec(), agent, torch.Generator(), config), expected)

@@ -1,4 +1,4 @@
-"""Observers of steps: what they see, when, and what becomes of a run whose observer fails."""
+"""Observers of steps: what they see, when they see it, and what their errors do to a run."""
 
 import threading
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ VERSION = 3
 
 
 class Watcher:
-    """Keeps copies of what it sees, and when it saw it."""
+    """Keeps copies of the steps that it sees, and logs when it saw them."""
 
     def __init__(self, log: list[str] | None = None) -> None:
         self.seen: list[ObservedStep] = []
@@ -51,7 +51,7 @@ class Watcher:
 
 
 class Ignorant:
-    """Takes anything, and does nothing with it."""
+    """Accepts every step and does nothing with it."""
 
     def observe(self, step: ObservedStep) -> None:
         """Does nothing."""
@@ -61,7 +61,7 @@ class Ignorant:
 
 
 class NoTraining:
-    """Weights that never change, and nobody who wants unrolls."""
+    """Holds weights that never change, and drops unrolls."""
 
     def __init__(self, weights: PublishedWeights) -> None:
         self.weights = weights
@@ -86,7 +86,7 @@ class Acted:
         self.agent = VTraceAgent(SPEC, NetworkConfig(), VTraceConfig(unroll_length=2))
         self.network = with_random_weights(self.agent.build_network())
         self.answers: dict[int, np.ndarray] = {}
-        """By the first slot of the request that was answered last."""
+        """The actions of the last answer, by the first slot of its request."""
         self._log = [] if log is None else log
         weights = PublishedWeights(self.agent.build_network(), self.agent.build_network())
         weights.publish(self.network, VERSION)
@@ -111,7 +111,7 @@ class Acted:
         )
 
     def submit(self, *slots: int, value: float, is_eval: bool = False) -> None:
-        """Sends a step of some environments."""
+        """Submits a request of the environments in `slots`."""
 
         def reply(actions: np.ndarray) -> None:
             self._log.append("answered")
@@ -130,12 +130,12 @@ class Acted:
         )
 
     def wait_for_answers(self, count: int) -> None:
-        """Returns once so many more requests have been answered."""
+        """Returns once `count` more requests have been answered."""
         for _ in range(count):
             assert self._answered.acquire(timeout=TIMEOUT_S)
 
     def close(self) -> None:
-        """Ends the thread; what failed there fails the test."""
+        """Ends the thread; an error on the thread fails the test."""
         self.batcher.close()
         self.thread.stop()
         self.thread.join()
@@ -153,10 +153,10 @@ class Acted:
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_observer_sees_every_answered_step(padded: bool) -> None:
-    """Of which environments, what they sent, what was answered, and what the network said."""
+    """It sees the slots, the observations, the answers, and the network's outputs and values."""
     watcher = Watcher()
     acted = Acted([watcher], padded=padded)
-    # Before the thread starts, so that both are in one batch.
+    # Both requests come before the thread starts, so that they are in one batch.
     acted.submit(0, 1, 2, value=0.5)
     acted.submit(7, 5, value=-2.0)
     acted.thread.start()
@@ -173,7 +173,7 @@ def test_observer_sees_every_answered_step(padded: bool) -> None:
     assert first.steps.actions.tolist() == [answers.tolist()]
     assert second.slots.tolist() == [1]
     assert second.steps.rows.rewards.tolist() == [[4.0]]
-    # The action before is the answer before.
+    # The previous action is the answer to the step before.
     assert second.steps.rows.previous_actions.item() == answers[1]
     for step in watcher.seen:
         logits, values = acted.recomputed(step)
@@ -184,7 +184,7 @@ def test_observer_sees_every_answered_step(padded: bool) -> None:
 
 
 def test_observer_is_told_which_environments_only_evaluate() -> None:
-    """It sees their steps too, though they are not stored."""
+    """The observer also sees evaluation steps, which are not stored."""
     watcher = Watcher()
     acted = Acted([watcher])
     acted.submit(0, 1, value=1.0)
@@ -199,7 +199,7 @@ def test_observer_is_told_which_environments_only_evaluate() -> None:
 
 
 def test_observers_are_called_after_the_answers_in_turn_and_closed_once() -> None:
-    """Actors do not wait for them; and nothing comes after they are closed."""
+    """Actors do not wait for observers, and no step comes after an observer is closed."""
     log: list[str] = []
     watchers = [Watcher(log) for _ in range(2)]
     acted = Acted(watchers, log=log)
@@ -212,8 +212,8 @@ def test_observers_are_called_after_the_answers_in_turn_and_closed_once() -> Non
     assert log == ["answered", "answered", "observed", "observed", "closed", "closed"]
 
 
-def test_nothing_is_made_for_no_observers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run without any pays nothing for them."""
+def test_no_step_is_made_without_an_observer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run without observers does no work for them."""
     made: list[object] = []
     monkeypatch.setattr("learner.acting.inference.ObservedStep", lambda *parts: made.append(parts))
     acted = Acted([])
@@ -222,7 +222,7 @@ def test_nothing_is_made_for_no_observers(monkeypatch: pytest.MonkeyPatch) -> No
     acted.wait_for_answers(1)
     acted.close()
     assert made == []
-    # One would have been made for an observer.
+    # With an observer one step is made.
     acted = Acted([Ignorant()])
     acted.thread.start()
     acted.submit(0, value=0.0)
@@ -241,7 +241,7 @@ class Failing(Watcher):
 
 
 def test_error_of_an_observer_ends_the_service(tmp_path: Path) -> None:
-    """By its own error; the observer sees no further step, and is closed all the same."""
+    """The run raises the observer's error; the observer sees no further step, and is closed."""
     failing = Failing()
     env = EnvConfig(env_id=counting_env.ENV_ID)
     with (

@@ -33,7 +33,7 @@ def rows_of(*numbers: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_written_rows_are_read_back_and_others_stay(device: torch.device) -> None:
-    """Only the rows named change."""
+    """Only the rows that are named change."""
     held, values = make_tensors(6, device), make_tensors(2, device)
     before = [x.clone() for x in held]
     table, rows = RowTable(held), rows_of(4, 1).to(device)
@@ -47,7 +47,7 @@ def test_written_rows_are_read_back_and_others_stay(device: torch.device) -> Non
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_write_takes_values_behind_a_time_axis_of_one(device: torch.device) -> None:
-    """A step [1, n, ...] fills n rows."""
+    """A step [1, n, ...] is written to n rows."""
     held, values = make_tensors(6, device), make_tensors(2, device)
     RowTable(held).write(rows_of(0, 5).to(device), [x.unsqueeze(0) for x in values])
     for now, value in zip(held, values, strict=True):
@@ -91,6 +91,6 @@ def test_rows_of_another_shape_are_refused() -> None:
 
 
 def test_row_indices_share_the_arrays_memory_on_the_cpu() -> None:
-    """Nothing is copied where nothing need be."""
+    """No bytes are copied on a CPU."""
     rows = rows_of(3, 1).numpy()
     assert row_indices(rows, CPU).data_ptr() == rows.ctypes.data

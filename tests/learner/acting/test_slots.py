@@ -1,4 +1,4 @@
-"""What each slot carries from step to step."""
+"""The state of each slot, and how it is kept from step to step."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 def initial_state(batch_size: int, device: torch.device) -> State:
-    """Unlike zeros, so that a slot that was never set up shows."""
+    """Returns a state unlike zeros, so that a slot that was never set up shows."""
     return {
         "lstm/hidden": torch.full((batch_size, 3), 0.5, device=device),
         "frames/screen": torch.full((batch_size, 2, 4), 7, dtype=torch.uint8, device=device),
@@ -29,7 +29,7 @@ def random_state(batch_size: int, generator: torch.Generator) -> State:
 
 
 def test_high_water_counts_slots_in_use_at_once() -> None:
-    """Those who come and go in turns need one seat."""
+    """Actors that come and go in turns use the same slot."""
     allocator = SlotAllocator()
     for _ in range(5):
         allocator.release(allocator.allocate(4))
@@ -37,7 +37,7 @@ def test_high_water_counts_slots_in_use_at_once() -> None:
 
 
 def test_fresh_slots_hold_the_initial_state() -> None:
-    """As the network defines it, not zeros of its shape."""
+    """The network defines the initial state, which need not be zeros."""
     states = SlotStates(initial_state, CPU)
     states.grow(4)
     state, actions = states.gather(torch.tensor([3, 0]))
@@ -47,7 +47,7 @@ def test_fresh_slots_hold_the_initial_state() -> None:
 
 
 def test_scattered_state_comes_back_by_slot() -> None:
-    """In the order asked for; the slots in between keep theirs."""
+    """States come back in the order asked for, and the slots in between keep theirs."""
     states, stored = SlotStates(initial_state, CPU), random_state(3, seeded())
     states.grow(8)
     states.scatter(torch.tensor([6, 1, 4]), stored, torch.tensor([10, 11, 12]))
@@ -59,7 +59,7 @@ def test_scattered_state_comes_back_by_slot() -> None:
 
 
 def test_growing_keeps_what_is_held() -> None:
-    """Actors join while others play; growing to less than there is does nothing."""
+    """A store that grows keeps its states; growing to a smaller size does nothing."""
     states, stored = SlotStates(initial_state, CPU), random_state(2, seeded())
     states.grow(2)
     states.scatter(torch.tensor([0, 1]), stored, torch.tensor([3, 4]))
@@ -73,7 +73,7 @@ def test_growing_keeps_what_is_held() -> None:
 
 
 def test_gathered_state_is_a_copy() -> None:
-    """It goes into an unroll, which must not change when the slot moves on."""
+    """The copy goes into an unroll, which must not change when the slot changes."""
     states = SlotStates(initial_state, CPU)
     states.grow(2)
     slots = torch.tensor([0, 1])
@@ -84,7 +84,7 @@ def test_gathered_state_is_a_copy() -> None:
 
 
 def test_network_without_state_still_has_last_actions() -> None:
-    """No LSTM, no frame stack: nothing but the action is carried."""
+    """A network without an LSTM and a frame stack has no state, and the action is still kept."""
     states = SlotStates(lambda batch_size, device: {}, CPU)
     states.grow(2)
     states.scatter(torch.tensor([1]), {}, torch.tensor([3]))
@@ -94,7 +94,7 @@ def test_network_without_state_still_has_last_actions() -> None:
 
 
 def assert_equal(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    """Asserts same names, dtypes and bits."""
+    """Asserts that names, dtypes and bits are the same."""
     assert got.keys() == expected.keys()
     for name, wanted in expected.items():
         assert got[name].dtype == wanted.dtype

@@ -1,4 +1,4 @@
-"""Steps -> unrolls, against plain Python lists per slot."""
+"""Steps become unrolls, compared with plain Python lists for each slot."""
 
 from collections import defaultdict
 
@@ -37,7 +37,7 @@ def random_step(num_envs: int, generator: torch.Generator, *, with_state: bool =
 
 
 def time_slice(unrolls: Unrolls, which: slice) -> Unrolls:
-    """Returns some rows of all unrolls; their initial state is that of row 0 still."""
+    """Returns some rows of all unrolls; the initial state stays that of row 0."""
     return unrolls._replace(steps=map_tensors(lambda x: x[which], unrolls.steps))
 
 
@@ -60,7 +60,7 @@ class LiteralStore:
         """Empties the lists of `slots`; staggered ones then leave out some rows."""
         for slot in slots.tolist():
             self._open[slot] = []
-            # Up to 9 slots in blocks of 1 or more: block numbers of 4 bits.
+            # Up to 9 slots in blocks of at least 1, so block numbers have 4 bits.
             block = slot // self._block_size if self._block_size else 0
             mirrored = int(f"{block:04b}"[::-1], 2)
             self._left_out[slot] = mirrored * (self._num_rows - 1) // 16
@@ -85,7 +85,7 @@ class LiteralStore:
 @pytest.mark.parametrize("unroll_length", [1, 2, 5])
 @pytest.mark.parametrize("block_size", [0, 1, 3])
 def test_store_equals_lists_of_rows(unroll_length: int, with_state: bool, block_size: int) -> None:
-    """Random mixes of slots, growth and new actors in the middle, for 200 steps."""
+    """The test mixes slots at random, grows the store, and starts new actors, for 200 steps."""
     rng, generator = np.random.default_rng(unroll_length), seeded(unroll_length)
     store = UnrollStore(unroll_length, CPU, block_size=block_size)
     literal = LiteralStore(unroll_length, block_size)
@@ -112,13 +112,13 @@ def test_store_equals_lists_of_rows(unroll_length: int, with_state: bool, block_
 
 
 def filled(store: UnrollStore, slots: list[int], steps: list[Unrolls]) -> list[Unrolls]:
-    """Returns what appending `steps` to `slots` completes."""
+    """Returns the unrolls that appending `steps` to `slots` completes."""
     completed = [store.append(np.array(slots), step) for step in steps]
     return [group.unrolls for group in completed if group is not None]
 
 
 def test_unroll_shares_one_row_with_the_next() -> None:
-    """T + 1 rows each, of which the last and the first are the same."""
+    """An unroll has T + 1 rows, and its last row is the first row of the next."""
     store, generator = UnrollStore(4, CPU, block_size=0), seeded()
     store.grow(2)
     steps = [random_step(1, generator) for _ in range(9)]
@@ -132,7 +132,7 @@ def test_unroll_shares_one_row_with_the_next() -> None:
 
 
 def test_initial_state_is_the_one_before_row_0() -> None:
-    """Of the first unroll, and of the next, whose row 0 came T steps later."""
+    """This holds for the first unroll, and for the next, whose row 0 came T steps later."""
     store, generator = UnrollStore(3, CPU, block_size=0), seeded()
     store.grow(1)
     steps = [random_step(1, generator) for _ in range(10)]
@@ -150,7 +150,7 @@ def test_no_unroll_before_its_last_row() -> None:
 
 
 def test_new_actor_discards_what_its_predecessor_left() -> None:
-    """Rows of two actors never share an unroll; other slots go on."""
+    """Rows of two actors never share an unroll, and other slots are not affected."""
     store = UnrollStore(2, CPU, block_size=0)
     store.grow(2)
     assert not filled(store, [0, 1], [numbered_unrolls([1, 2], 1)] * 2)
@@ -162,8 +162,8 @@ def test_new_actor_discards_what_its_predecessor_left() -> None:
     assert numbers_of(unrolls) == [3]
 
 
-def test_completed_unrolls_tell_whose_they_are_and_whether_they_go_on() -> None:
-    """A slot's first unroll follows none, nor does the first of its next actor."""
+def test_completed_unrolls_tell_their_slot_and_whether_they_follow() -> None:
+    """The first unroll of a slot follows none, and so does the first of its next actor."""
     store, generator = UnrollStore(2, CPU, block_size=0), seeded()
     store.grow(3)
 
@@ -179,7 +179,7 @@ def test_completed_unrolls_tell_whose_they_are_and_whether_they_go_on() -> None:
 
 
 def test_blocks_of_slots_complete_their_unrolls_apart() -> None:
-    """All at once they would fill the queue, and grow stale in it."""
+    """If all slots completed at once, the queue would fill and its unrolls would grow stale."""
     store, generator = UnrollStore(4, CPU, block_size=2), seeded()
     slots = np.arange(8)
     store.grow(8)
@@ -196,7 +196,7 @@ def test_van_der_corput_halves_the_largest_gap() -> None:
 
 
 def test_completed_unrolls_come_in_the_order_of_the_slots_given() -> None:
-    """Each with its own rows, whatever order a batch was put together in."""
+    """Each unroll has its own rows, for any order of slots in the batch."""
     store = UnrollStore(1, CPU, block_size=0)
     store.grow(4)
     filled(store, [3, 0, 2], [numbered_unrolls([30, 1, 20], 1)])
@@ -205,7 +205,7 @@ def test_completed_unrolls_come_in_the_order_of_the_slots_given() -> None:
 
 
 def test_emitted_unrolls_share_no_memory_with_the_store() -> None:
-    """The trainer reads them while the slots fill anew."""
+    """The trainer reads emitted unrolls while the store writes its slots again."""
     store, generator = UnrollStore(2, CPU, block_size=0), seeded()
     store.grow(2)
     (unrolls,) = filled(store, [0, 1], [random_step(2, generator) for _ in range(3)])
@@ -234,7 +234,7 @@ def test_store_keeps_no_reference_to_what_it_was_given() -> None:
 
 
 def test_unrolls_of_steps_made_in_inference_mode_can_be_trained_on() -> None:
-    """Autograd refuses inference tensors; what leaves the store must be none."""
+    """Autograd refuses inference tensors, so the store emits none."""
     store, generator = UnrollStore(1, CPU, block_size=0), seeded()
     store.grow(1)
     with torch.inference_mode():

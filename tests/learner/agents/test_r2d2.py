@@ -1,4 +1,4 @@
-"""The R2D2 agent: its whole loss against plain sums in float64, acting, and its target network."""
+"""The R2D2 agent: its loss against plain sums in float64, its acting, and its target network."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ WEIGHTS = torch.tensor([1.0, 0.25, 0.5, 0.75, 0.125])
 
 
 def make_agent_and_network(name: str = "mlp", **config: Any) -> tuple[R2D2Agent, R2D2Network]:
-    """Returns an agent, and weights for it whose target network has a mind of its own."""
+    """Returns an agent, and weights for it whose target network differs from the online one."""
     settings = {
         "sequence_length": L,
         "burn_in": BURN_IN,
@@ -50,7 +50,7 @@ def make_agent_and_network(name: str = "mlp", **config: Any) -> tuple[R2D2Agent,
 
 
 def sequences_for(agent: R2D2Agent, rng_seed: int = 1) -> Unrolls:
-    """Returns replayed sequences with every combination of flags, from a state that matters."""
+    """Returns replayed sequences with every combination of flags, from a state that is not zero."""
     generator = seeded(rng_seed)
     state = agent.initial_state(B, CPU)
     for name in state.keys() & {"lstm/hidden", "lstm/cell"}:
@@ -63,12 +63,12 @@ def sequences_for(agent: R2D2Agent, rng_seed: int = 1) -> Unrolls:
 def loss_of(
     agent: R2D2Agent, network: nn.Module, unrolls: Unrolls, weights: Tensor | None = None
 ) -> LossOutput:
-    """Returns the loss of sequences that are a whole batch, all weighing 1 unless given."""
+    """Returns the loss of sequences that are a whole batch, with weights of 1 unless given."""
     return agent.loss(network, Batch(unrolls, weights), agent.num_valid(unrolls), progress=0.0)
 
 
 def as_seen(agent: R2D2Agent, unrolls: Unrolls) -> Rows:
-    """Returns all rows with the rewards that networks are to see."""
+    """Returns all rows with the rewards that networks see."""
     scaled = agent.config.reward_scale * unrolls.steps.rows.rewards
     return unrolls.steps.rows._replace(rewards=rescale(scaled, agent.config.rescale_epsilon))
 
@@ -92,7 +92,7 @@ def two_unrolls(agent: R2D2Agent, network: nn.Module, unrolls: Unrolls) -> Tenso
 
 
 def without_starts(unrolls: Unrolls) -> Unrolls:
-    """Returns the sequences with no first row: every step is valid, every state is kept."""
+    """Returns the sequences with no first row: every step is valid, and every state is kept."""
     rows = unrolls.steps.rows._replace(is_first=torch.zeros_like(unrolls.steps.rows.is_first))
     return unrolls._replace(steps=unrolls.steps._replace(rows=rows))
 
@@ -162,7 +162,7 @@ def test_loss_and_priorities_equal_plain_sums_over_one_long_unroll(
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradient_equals_that_of_plain_sums_through_the_trained_rows_alone(name: str) -> None:
-    """Of the online network's Q for the actions taken, with targets held still."""
+    """The gradient flows through the online Q of the actions taken, and not through the targets."""
     agent, network = make_agent_and_network(name)
     unrolls = sequences_for(agent)
     online, target = (two_unrolls(agent, x, unrolls) for x in (network.online, network.target))
@@ -174,7 +174,7 @@ def test_gradient_equals_that_of_plain_sums_through_the_trained_rows_alone(name:
 
 
 def test_burn_in_warms_the_state_but_takes_no_gradient() -> None:
-    """The loss depends on what precedes the trained rows; nothing is learned through that."""
+    """The loss depends on the burn-in rows, and no gradient flows through them."""
     agent, network = make_agent_and_network("everything")
     unrolls = without_starts(sequences_for(agent))
     hidden = unrolls.initial_state["lstm/hidden"].requires_grad_()
@@ -186,7 +186,7 @@ def test_burn_in_warms_the_state_but_takes_no_gradient() -> None:
 
 
 def test_sequence_without_burn_in_starts_from_its_stored_state() -> None:
-    """Every row is trained, and gradient reaches all the way back."""
+    """Every row is trained, and the gradient reaches the stored state."""
     agent, network = make_agent_and_network("everything", burn_in=0, sequence_length=NUM_ROWS - 1)
     unrolls = without_starts(sequences_for(agent))
     hidden = unrolls.initial_state["lstm/hidden"].requires_grad_()
@@ -195,7 +195,7 @@ def test_sequence_without_burn_in_starts_from_its_stored_state() -> None:
 
 
 def test_parts_of_a_batch_add_up_to_it() -> None:
-    """Loss, gradient, what is reported, and priorities: threads may share a batch."""
+    """Loss, gradient, metrics and priorities add up, so threads may share a batch."""
     agent, network = make_agent_and_network("everything")
     unrolls = sequences_for(agent)
     count = agent.num_valid(unrolls)
@@ -219,8 +219,8 @@ def test_parts_of_a_batch_add_up_to_it() -> None:
     torch.testing.assert_close(torch.cat(priorities), whole.priorities)
 
 
-def test_what_is_reported_are_means_over_the_valid_steps_of_each_sequence() -> None:
-    """Scalars without gradient, and without importance weights."""
+def test_metrics_are_means_over_the_valid_steps_of_each_sequence() -> None:
+    """Metrics are scalars without gradient, and ignore importance weights."""
     agent, network = make_agent_and_network()
     unrolls = sequences_for(agent)
     output = loss_of(agent, network, unrolls, WEIGHTS)
@@ -242,7 +242,7 @@ def test_what_is_reported_are_means_over_the_valid_steps_of_each_sequence() -> N
 
 
 def test_batch_without_a_valid_step_teaches_nothing() -> None:
-    """No NaN in the loss, in its gradient, or in what is reported; and never drawn again."""
+    """Loss, gradient and metrics hold no NaN, and the sequences are never sampled again."""
     agent, network = make_agent_and_network()
     unrolls = sequences_for(agent)
     rows = unrolls.steps.rows._replace(is_first=torch.ones_like(unrolls.steps.rows.is_first))
@@ -254,7 +254,7 @@ def test_batch_without_a_valid_step_teaches_nothing() -> None:
 
 
 def test_optimiser_does_not_touch_the_target_network() -> None:
-    """No gradient reaches it; every online parameter moves."""
+    """No gradient reaches the target network, and every online parameter moves."""
     agent, network = make_agent_and_network("everything")
     before = {name: x.clone() for name, x in network.state_dict().items()}
     optimizer = torch.optim.Adam([p for p in network.parameters() if p.requires_grad], lr=0.1)
@@ -273,7 +273,7 @@ def is_copied(network: R2D2Network) -> bool:
 
 
 def test_target_network_is_copied_every_so_many_updates() -> None:
-    """Weights and running means, into the memory that replicas of the network share."""
+    """The copy holds weights and running means, and is written in place, as replicas share it."""
     config = NetworkConfig(torso="small_conv", center_images=True)
     settings = R2D2Config(burn_in=BURN_IN, sequence_length=L, target_update_every=4)
     agent = R2D2Agent(env_spec(SCREEN), config, settings)
@@ -313,7 +313,7 @@ def acted_sequences(agent: R2D2Agent, acting: nn.Module) -> Unrolls:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
-    """Row by row with states carried, against one unroll; and not for other weights."""
+    """Acting row by row equals one unroll for the weights that acted, and for no others."""
     agent, network = make_agent_and_network(name)
     acting = agent.acting_part(network)
     unrolls = acted_sequences(agent, acting)
@@ -330,7 +330,7 @@ def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_first_priorities_are_those_of_the_loss_for_weights_that_acted(name: str) -> None:
-    """From what was recorded alone: no observations, no state, no network."""
+    """The recorded outputs are enough: no observations, no state, no network."""
     agent, network = make_agent_and_network(name)
     network.update_target()
     unrolls = acted_sequences(agent, agent.acting_part(network))
@@ -343,7 +343,7 @@ def test_first_priorities_are_those_of_the_loss_for_weights_that_acted(name: str
 
 
 def test_greedy_environments_take_the_best_action_and_others_explore() -> None:
-    """In one batch; who is greedy changes nobody else's draw."""
+    """Both are in one batch, and a greedy row does not change the draw of another row."""
     agent, network = make_agent_and_network(eval_epsilon=0.0)
     num_envs = 400
     rows, slots = random_rows(agent.spec, 1, num_envs, seeded(4)), torch.arange(num_envs)
@@ -375,7 +375,7 @@ def test_environment_explores_as_its_slot_or_evaluation_says() -> None:
 
 
 def test_network_sees_rewards_of_any_size_rescaled_and_none_clipped() -> None:
-    """Acting and training alike: h(reward_scale * r)."""
+    """Acting and training both see h(reward_scale * r)."""
     agent, network = make_agent_and_network("everything", reward_scale=0.1, rescale_epsilon=1e-3)
     rows = random_rows(agent.spec, 1, B, seeded(10), is_first=torch.zeros(1, B, dtype=torch.bool))
     state = agent.initial_state(B, CPU)
@@ -392,7 +392,7 @@ def test_network_sees_rewards_of_any_size_rescaled_and_none_clipped() -> None:
 
 
 def test_agent_has_the_sizes_of_its_config() -> None:
-    """Unrolls as long as the period of sequences, from which replay puts them together."""
+    """Its unrolls have the length of the sequence period, and replay joins them to sequences."""
     spec, network = env_spec(), NetworkConfig(frame_stack=2, lstm_size=3)
     agent = R2D2Agent(spec, network, R2D2Config(sequence_period=40, batch_size=7))
     assert (agent.unroll_length, agent.batch_size) == (40, 7)

@@ -1,4 +1,4 @@
-"""Which agent a name makes, and which names and classes are refused."""
+"""Which agent each name makes, and which names and classes are refused."""
 
 import dataclasses
 from pathlib import Path
@@ -19,13 +19,13 @@ from tests.support.plugins import install
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnConfig(AgentConfig):
-    """Of an agent of another package."""
+    """The config of an agent of another package."""
 
     num_rows: ClassVar[int] = 5  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class OwnAgent(VTraceAgent):
-    """It says itself what its config is."""
+    """An agent of another package, which names its own config."""
 
     Config = OwnConfig
 
@@ -34,7 +34,7 @@ class OwnAgent(VTraceAgent):
 
 
 class Unfinished:
-    """A class that is an agent by its config alone."""
+    """An agent that has a config and lacks most methods."""
 
     Config = VTraceConfig
 
@@ -42,7 +42,7 @@ class Unfinished:
 
 
 def name_of(cls: type) -> str:
-    """Returns what `--agent` calls a class of this module."""
+    """Returns the name that `--agent` takes for a class of this module."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
@@ -56,14 +56,14 @@ def name_of(cls: type) -> str:
 def test_built_in_agent_is_made_by_its_config(
     config: AgentConfig, cls: type, unroll_length: int
 ) -> None:
-    """With its unroll length and batch size."""
+    """The agent has the unroll length and batch size of its config."""
     agent = make_agent(env_spec(), RunConfig(agent=config))
     assert isinstance(agent, cls)
     assert (agent.unroll_length, agent.batch_size) == (unroll_length, 2)
 
 
 def test_agent_of_another_package_is_built_from_spec_network_and_its_config() -> None:
-    """As the built-in ones are."""
+    """It is built in the same way as a built-in agent."""
     config = RunConfig(agent=OwnConfig(algorithm=name_of(OwnAgent)))
     agent, spec = make_agent(env_spec(), config), env_spec()
     assert vars(agent)["given"] == (spec, config.network, config.agent)
@@ -72,14 +72,14 @@ def test_agent_of_another_package_is_built_from_spec_network_and_its_config() ->
 def test_agent_of_an_installed_package_is_found_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the package's entry point."""
+    """The name is that of the package's entry point."""
     install(tmp_path, "far-agents", {"seed_rl.agents": {"own": name_of(OwnAgent)}})
     monkeypatch.syspath_prepend(tmp_path)
     assert agent_class_of("own").__name__ == "OwnAgent"
 
 
 def test_class_that_lacks_methods_is_refused_with_their_names() -> None:
-    """Before it is built."""
+    """The class is refused before it is built."""
     with pytest.raises(ConfigError) as caught:
         agent_class_of(name_of(Unfinished))
     message = str(caught.value)
@@ -90,7 +90,7 @@ def test_class_that_lacks_methods_is_refused_with_their_names() -> None:
 
 
 def test_classes_are_checked_before_an_environment_is_known() -> None:
-    """A learner that waits for its first actor with an agent that cannot be built helps nobody."""
+    """Else a learner would wait for its first actor and then fail."""
     check_classes(RunConfig())
     with pytest.raises(ConfigError, match="^agent: expected a class with the methods"):
         check_classes(RunConfig(agent=VTraceConfig(algorithm=name_of(Unfinished))))
@@ -99,20 +99,20 @@ def test_classes_are_checked_before_an_environment_is_known() -> None:
 
 
 def test_config_of_another_agent_is_refused() -> None:
-    """A name and a config that contradict each other."""
+    """The error says that the name and the config contradict each other."""
     with pytest.raises(ConfigError, match="^agent: expected R2D2Config, got VTraceConfig for r2d2"):
         make_agent(env_spec(), RunConfig(agent=VTraceConfig(algorithm="r2d2")))
 
 
 def test_config_without_a_name_is_refused() -> None:
-    """As that of another package is, unless its author or the command line gave it one."""
+    """A config of another package has no name unless its author or the command line gives one."""
     with pytest.raises(ConfigError, match="^agent: expected one of 'vtrace', 'r2d2', or module"):
         make_agent(env_spec(), RunConfig(agent=OwnConfig()))
 
 
 @pytest.mark.parametrize("config", [VTraceConfig(), R2D2Config()])
 def test_built_in_agents_refuse_continuous_actions(config: AgentConfig) -> None:
-    """And say that another agent may take them."""
+    """The error says that another agent may take them."""
     action = ArraySpec(name="action", dtype="float32", shape=(2,))
     spec = dataclasses.replace(env_spec(), action=action)
     with pytest.raises(SpecError, match="^action: expected a discrete space, got float32 array .*"):
@@ -120,7 +120,7 @@ def test_built_in_agents_refuse_continuous_actions(config: AgentConfig) -> None:
 
 
 def test_agent_of_another_package_decides_itself_which_actions_it_takes() -> None:
-    """Nothing is asked before it is built."""
+    """The registry checks no actions before it builds such an agent."""
     action = ArraySpec(name="action", dtype="float32", shape=(2,))
     spec = dataclasses.replace(env_spec(), action=action)
     config = RunConfig(agent=OwnConfig(algorithm=name_of(OwnAgent)))

@@ -1,4 +1,4 @@
-"""The V-trace agent: acting, what its network sees, and how it is made."""
+"""The V-trace agent: how it acts, what its network sees, and how it is made."""
 
 import pytest
 import torch
@@ -24,18 +24,18 @@ from tests.learner.builders import (
     with_random_weights,
 )
 
-# Slots of environments that all explore alike.
+# Slots of environments that all explore in the same way.
 SLOTS = torch.arange(B)
 
 
 def without_starts(unrolls: Unrolls) -> Unrolls:
-    """Returns the unrolls with no first row: every step is valid."""
+    """Returns the unrolls with no first row, so that every step is valid."""
     rows = unrolls.steps.rows._replace(is_first=torch.zeros_like(unrolls.steps.rows.is_first))
     return unrolls._replace(steps=unrolls.steps._replace(rows=rows))
 
 
-def test_statistics_take_note_of_the_batch() -> None:
-    """The mean over the first frames of its unrolls, for the torsos that keep one."""
+def test_statistics_follow_the_batch() -> None:
+    """Torsos that keep a running mean take it over the first row of the unrolls."""
     config = NetworkConfig(torso="small_conv", frame_stack=3, center_images=True)
     agent, network = make_agent_and_network(config)
     unrolls = unrolls_for(agent)
@@ -48,7 +48,7 @@ def test_statistics_take_note_of_the_batch() -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
-    """Row by row with states carried, against one unroll; and not for other weights."""
+    """Acting row by row equals one unroll for the weights that acted, and for no others."""
     agent, network = make_agent_and_network(NETWORKS[name])
     unrolls, generator = unrolls_for(agent), seeded(3)
     state, outputs, actions = agent.initial_state(B, CPU), [], []
@@ -67,13 +67,13 @@ def test_log_ratios_vanish_for_the_weights_that_acted(name: str) -> None:
     assert ratios.abs().max() < 1e-5
     other = with_random_weights(agent.build_network(), rng_seed=1)
     assert agent.log_ratios(other, unrolls).abs().max() > 0.1
-    # On policy, every importance weight is 1.
+    # On policy every importance weight is 1.
     rho = loss_of(agent, network, unrolls).metrics["policy/log_rho_mean"]
     assert rho.item() == pytest.approx(0, abs=1e-5)
 
 
 def test_greedy_environments_take_the_likeliest_action_and_others_sample() -> None:
-    """In one batch; who is greedy changes nobody else's draw."""
+    """Both are in one batch, and a greedy row does not change the draw of another row."""
     agent, network = make_agent_and_network()
     num_envs = 400
     rows = random_rows(agent.spec, 1, num_envs, seeded(4))
@@ -90,7 +90,7 @@ def test_greedy_environments_take_the_likeliest_action_and_others_sample() -> No
 
 
 def test_actions_are_drawn_from_the_policy() -> None:
-    """With the frequencies that the recorded logits give."""
+    """Actions come with the frequencies that the recorded logits give."""
     agent, network = make_agent_and_network()
     rows = random_rows(agent.spec, 1, 1, seeded(6))
     rows = map_tensors(lambda x: x.expand(-1, 20_000, *x.shape[2:]), rows)
@@ -101,7 +101,7 @@ def test_actions_are_drawn_from_the_policy() -> None:
 
 
 def test_network_sees_scaled_and_clipped_rewards() -> None:
-    """Acting and training alike; the raw ones could be of any size."""
+    """Acting and training both see them, since raw rewards could be of any size."""
     agent, network = make_agent_and_network(
         NetworkConfig(hidden_sizes=(16,), see_last_step=True),
         reward_scale=0.1,
@@ -128,7 +128,7 @@ def test_network_sees_scaled_and_clipped_rewards() -> None:
 
 
 def test_image_and_vector_together_are_learned_from() -> None:
-    """A Dict observation: the gradient of the loss reaches the torso of each leaf."""
+    """With a Dict observation the gradient of the loss reaches the torso of each leaf."""
     agent, network = make_agent_and_network(NETWORKS["everything"])
     assert isinstance(network.core, TorsoCore) and len(network.core.torsos) == 2
     loss_of(agent, network, unrolls_for(agent)).loss.backward()
@@ -137,7 +137,7 @@ def test_image_and_vector_together_are_learned_from() -> None:
 
 
 def test_initial_state_is_the_networks() -> None:
-    """The agent builds it without the weights."""
+    """The agent builds the network's initial state without the weights."""
     agent, network = make_agent_and_network(NETWORKS["everything"])
     state, expected = agent.initial_state(3, CPU), network.initial_state(3)
     assert state.keys() == expected.keys()

@@ -1,5 +1,4 @@
-"""The V-trace agent's whole loss against plain sums in float64, its entropy cost, and what masks
-do."""
+"""The V-trace agent's loss against plain sums in float64, its entropy cost, and its masks."""
 
 import math
 from typing import Any, Literal
@@ -32,7 +31,7 @@ CLIPPED: dict[str, Any] = {
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """The definition."""
+    """Returns log softmax by its definition."""
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
@@ -106,7 +105,7 @@ def gradients(network: nn.Module, loss: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("config", [{}, CLIPPED], ids=["defaults", "clipped"])
 def test_loss_and_gradient_equal_plain_sums(name: str, config: dict[str, Any]) -> None:
-    """Rewards, masks, discounts, targets, advantages and all three terms, off policy."""
+    """Rewards, masks, discounts, targets, advantages and all three terms agree, off policy."""
     agent, network = make_agent_and_network(NETWORKS[name], **config)
     for rng_seed in range(3):
         unrolls = unrolls_for(agent, rng_seed)
@@ -118,7 +117,7 @@ def test_loss_and_gradient_equal_plain_sums(name: str, config: dict[str, Any]) -
 
 
 def test_mean_is_the_sum_over_the_number_of_valid_steps() -> None:
-    """Loss and gradient alike; the terms reported are means either way."""
+    """This holds for loss and gradient; the reported terms are means in both cases."""
     outputs: list[LossOutput] = []
     grads = []
     for reduction in ("sum", "mean"):
@@ -140,7 +139,7 @@ def test_mean_is_the_sum_over_the_number_of_valid_steps() -> None:
 @pytest.mark.parametrize("entropy_target", [None, 0.9])
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_parts_of_a_batch_add_up_to_it(reduction: str, entropy_target: float | None) -> None:
-    """Loss, gradient, and what is reported: threads may share a batch."""
+    """Loss, gradient and metrics add up, so threads may share a batch."""
     agent, network = make_agent_and_network(
         NETWORKS["everything"], loss_reduction=reduction, entropy_target=entropy_target
     )
@@ -160,7 +159,7 @@ def test_parts_of_a_batch_add_up_to_it(reduction: str, entropy_target: float | N
 
 
 def test_terms_reported_add_up_to_the_loss() -> None:
-    """Means over valid steps, unweighted; scalars without gradient."""
+    """The terms are means over valid steps, unweighted, and scalars without gradient."""
     agent, network = make_agent_and_network(**CLIPPED)
     unrolls = unrolls_for(agent)
     output = loss_of(agent, network, unrolls)
@@ -178,7 +177,7 @@ def test_terms_reported_add_up_to_the_loss() -> None:
 
 
 def test_row_before_a_first_row_is_learned_from_only_as_bootstrap() -> None:
-    """Its action and behaviour, and the reward of the reset, change nothing."""
+    """The action and behaviour of that row, and the reward of the reset, change nothing."""
     agent, network = make_agent_and_network()
     unrolls = unrolls_for(agent)
     expected = loss_of(agent, network, unrolls).loss
@@ -198,7 +197,7 @@ def test_row_before_a_first_row_is_learned_from_only_as_bootstrap() -> None:
 
 
 def test_nothing_is_learned_from_the_last_action() -> None:
-    """The last row only bootstraps; its action is row 0 of the next unroll."""
+    """The last row only bootstraps; its action is in row 0 of the next unroll."""
     agent, network = make_agent_and_network()
     unrolls = unrolls_for(agent)
     actions = unrolls.steps.actions.clone()
@@ -212,7 +211,7 @@ def test_nothing_is_learned_from_the_last_action() -> None:
 def test_batch_without_a_valid_step_teaches_nothing(
     reduction: str, entropy_target: float | None
 ) -> None:
-    """No NaN in the loss, in its gradient, or in what is reported."""
+    """Loss, gradient and metrics hold no NaN."""
     agent, network = make_agent_and_network(loss_reduction=reduction, entropy_target=entropy_target)
     unrolls = unrolls_for(agent)
     rows = unrolls.steps.rows._replace(is_first=torch.ones_like(unrolls.steps.rows.is_first))
@@ -228,7 +227,7 @@ def test_batch_without_a_valid_step_teaches_nothing(
 def test_entropy_cost_follows_its_schedule(
     schedule: Literal["constant", "linear"], expected: list[float]
 ) -> None:
-    """At the start, at three quarters of the run, and at a batch that overshoots its end."""
+    """The cost is right at the start, at three quarters of the run, and beyond its end."""
     agent, network = make_agent_and_network(entropy_cost=0.02, entropy_cost_schedule=schedule)
     unrolls = unrolls_for(agent)
     outputs = [
@@ -237,7 +236,7 @@ def test_entropy_cost_follows_its_schedule(
     ]
     costs = [output.metrics["policy/entropy_cost"].item() for output in outputs]
     assert costs == pytest.approx(expected)
-    # It is what the loss weighs the entropy by.
+    # The reported cost is the weight of the entropy in the loss.
     entropy = outputs[0].metrics["policy/entropy_mean"] * num_valid(unrolls)
     difference = (outputs[2].loss - outputs[0].loss).item()
     assert difference == pytest.approx((expected[0] - expected[2]) * entropy.item(), rel=1e-3)
@@ -262,14 +261,14 @@ def entropy_cost_after_an_update(entropy_target: float, reduction: str) -> tuple
 def test_entropy_cost_moves_towards_its_target(
     entropy_target: float, direction: int, reduction: str
 ) -> None:
-    """Up while the policy has too little entropy, down while it has too much."""
+    """The cost rises while the policy has too little entropy, and falls while it has too much."""
     before, after = entropy_cost_after_an_update(entropy_target, reduction)
     assert before == pytest.approx(0.02)
     assert direction * (after - before) > 0
 
 
 def test_entropy_target_changes_no_other_gradient() -> None:
-    """The adaptive cost weighs the entropy as a constant would; theta alone moves it."""
+    """The adaptive cost weighs the entropy as a constant does, and only theta moves the cost."""
     agent, network = make_agent_and_network(entropy_cost=0.02)
     adaptive, adaptive_network = make_agent_and_network(entropy_cost=0.02, entropy_target=0.7)
     missing, _ = adaptive_network.load_state_dict(network.state_dict(), strict=False)

@@ -28,7 +28,7 @@ def chi_square(counts: Tensor, probs: Tensor) -> float:
 
 
 def test_log_prob_equals_the_log_of_the_softmax() -> None:
-    """Literally log(exp(x_a) / sum exp(x)), action by action."""
+    """The log probability is log(exp(x_a) / sum exp(x)), action by action."""
     logits = random_logits(2, 3, 4)
     actions = torch.tensor([[0, 1, 2], [3, 2, 1]])
     got = distributions.log_prob(logits, actions)
@@ -40,7 +40,7 @@ def test_log_prob_equals_the_log_of_the_softmax() -> None:
 
 
 def test_entropy_equals_the_literal_sum() -> None:
-    """-sum p log p, written out; log A for equal logits."""
+    """The entropy is -sum p log p, and log A for equal logits."""
     logits = random_logits(3, 4)
     for row, got in zip(logits.tolist(), distributions.entropy(logits).tolist(), strict=True):
         weights = [math.exp(x) for x in row]
@@ -52,7 +52,7 @@ def test_entropy_equals_the_literal_sum() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @pytest.mark.parametrize("infinite", [False, True])
 def test_masked_logits_keep_entropy_and_gradient_finite(dtype: torch.dtype, infinite: bool) -> None:
-    """Masked actions count for nothing, at the dtype's minimum or at -inf."""
+    """Masked logits are the dtype's minimum or -inf, and masked actions count for nothing."""
     masked = -math.inf if infinite else torch.finfo(dtype).min
     logits = torch.tensor([masked, 40.0, masked, 40.0], dtype=dtype, requires_grad=True)
     entropy = distributions.entropy(logits)
@@ -64,7 +64,7 @@ def test_masked_logits_keep_entropy_and_gradient_finite(dtype: torch.dtype, infi
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_samples_follow_the_softmax_in_each_row(device: str) -> None:
-    """Chi-square of 100,000 draws from three rows of different shape."""
+    """The chi-square test uses 100,000 draws from three rows of different shape."""
     logits = random_logits(3, 6).float().to(device)
     generator = torch.Generator(device).manual_seed(1)
     actions = distributions.sample(logits.expand(100_000, 3, 6), generator)
@@ -78,7 +78,7 @@ def test_samples_follow_the_softmax_in_each_row(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_rows_of_a_batch_are_drawn_independently(device: str) -> None:
-    """Chi-square of the joint counts of two neighbouring rows."""
+    """The chi-square test uses the joint counts of two neighbouring rows."""
     logits = random_logits(3, rng_seed=3).to(device)
     generator = torch.Generator(device).manual_seed(2)
     first, second = distributions.sample(logits.expand(100_000, 2, 3), generator).unbind(-1)
@@ -123,7 +123,7 @@ def test_rare_actions_keep_their_probability(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_greedy_takes_the_likeliest_action() -> None:
-    """Whatever the leading dimensions."""
+    """This holds for any leading dimensions."""
     logits = torch.tensor([[[0.0, 2.0, 1.0]], [[3.0, 2.0, 1.0]]])
     assert distributions.greedy(logits).tolist() == [[1], [0]]
 

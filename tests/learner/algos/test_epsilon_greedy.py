@@ -1,4 +1,4 @@
-"""The epsilon ladder and what is done with it."""
+"""The epsilon ladder, and how actions are chosen with it."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ A = 5
 
 
 def test_van_der_corput_equals_its_numpy_twin() -> None:
-    """Bit for bit, up to the largest slot number."""
+    """They are equal bit for bit, up to the largest slot number."""
     indices = np.concatenate([np.arange(2000), 2 ** np.arange(32), [2**32 - 1, 123_456_789]])
     got = van_der_corput(torch.from_numpy(indices))
     assert got.dtype == torch.float64
@@ -27,7 +27,7 @@ def test_ladder_equals_the_formula() -> None:
 
 
 def test_ladder_of_a_slot_stays_as_others_join_or_leave() -> None:
-    """Whoever is in the batch, however many there are."""
+    """The epsilon of a slot does not depend on the batch or on the number of slots."""
     everybody = ladder(torch.arange(300), 0.4, 7.0)
     some = torch.tensor([41, 7, 250])
     assert torch.equal(ladder(some, 0.4, 7.0), everybody[some])
@@ -36,14 +36,14 @@ def test_ladder_of_a_slot_stays_as_others_join_or_leave() -> None:
 
 @pytest.mark.parametrize("num_slots", [5, 16, 100])
 def test_ladder_is_evenly_climbed_by_any_number_of_slots(num_slots: int) -> None:
-    """No part of it is left out: neighbours are at most two even steps apart."""
+    """No part of the ladder is left out: neighbours are at most two even steps apart."""
     climbed = van_der_corput(torch.arange(num_slots)).sort().values
     gaps = torch.cat([climbed, torch.ones(1)]).diff()
     assert gaps.max() <= 2 / num_slots
 
 
 def test_best_action_is_taken_unless_epsilon_says_otherwise() -> None:
-    """Never another at 0; at 1 all alike; between, any action in a share epsilon of cases."""
+    """Any action is taken in a share epsilon of the cases, and the best one in the others."""
     num_rows = 20_000
     q_values = torch.tensor([0.1, 0.3, 0.9, -1.0, 0.2]).expand(num_rows, A)
     for epsilon in (0.0, 0.3, 1.0):
@@ -58,8 +58,8 @@ def test_best_action_is_taken_unless_epsilon_says_otherwise() -> None:
         assert ((shares - expected).abs() <= 4 * spread).all()
 
 
-def test_rows_epsilon_changes_nobody_elses_action() -> None:
-    """Every row makes its draws, whether it needs them or not."""
+def test_epsilon_of_a_row_changes_no_other_row() -> None:
+    """Every row draws its numbers, also where it does not need them."""
     q_values = torch.randn(100, A, generator=seeded(2))
     epsilons = torch.full((100,), 0.5, dtype=torch.float64)
     changed = epsilons.clone()

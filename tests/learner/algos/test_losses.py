@@ -1,4 +1,4 @@
-"""Losses against their closed-form gradients, and what must carry no gradient."""
+"""Losses against their closed-form gradients, and the inputs that get no gradient."""
 
 import math
 
@@ -15,12 +15,12 @@ T, B, A = 4, 3, 5
 
 @pytest.fixture
 def generator() -> torch.Generator:
-    """Seeded, so that every test sees the same numbers each time."""
+    """Returns a seeded generator, so that every test sees the same numbers each time."""
     return torch.Generator().manual_seed(0)
 
 
 def normal(generator: torch.Generator, *shape: int) -> Tensor:
-    """Returns a float64 leaf that gradients flow to."""
+    """Returns a float64 leaf that requires a gradient."""
     return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
 
 
@@ -35,7 +35,7 @@ def checkered_mask() -> Tensor:
 
 
 def gradient(leaf: Tensor) -> Tensor:
-    """Returns the gradient that has reached `leaf`."""
+    """Returns the gradient of `leaf`."""
     assert leaf.grad is not None
     return leaf.grad
 
@@ -43,7 +43,7 @@ def gradient(leaf: Tensor) -> Tensor:
 def test_policy_gradient_is_softmax_minus_one_hot_times_advantage(
     generator: torch.Generator,
 ) -> None:
-    """The closed form, valid steps only."""
+    """The gradient has the closed form at valid steps, and is zero elsewhere."""
     logits, advantages = normal(generator, T, B, A), normal(generator, T, B)
     actions, mask = random_actions(generator), checkered_mask()
     losses.policy_gradient_loss(logits, actions, advantages, mask).backward()
@@ -55,7 +55,7 @@ def test_policy_gradient_is_softmax_minus_one_hot_times_advantage(
 
 
 def test_value_gradient_is_value_minus_target(generator: torch.Generator) -> None:
-    """Half of a squared error has the error itself as gradient; targets have none."""
+    """Half of a squared error has the error as its gradient, and targets have none."""
     values, targets = normal(generator, T, B), normal(generator, T, B)
     mask = checkered_mask()
     losses.value_loss(values, targets, mask).backward()
@@ -64,7 +64,7 @@ def test_value_gradient_is_value_minus_target(generator: torch.Generator) -> Non
 
 
 def test_entropy_gradient_equals_closed_form(generator: torch.Generator) -> None:
-    """d(-H)/dlogit_j = p_j (log p_j + H)."""
+    """The gradient is d(-H)/dlogit_j = p_j (log p_j + H)."""
     logits, mask = normal(generator, T, B, A), checkered_mask()
     losses.entropy_loss(logits, mask).backward()
     log_probs = torch.log_softmax(logits, -1).detach()
@@ -89,7 +89,7 @@ def test_losses_equal_sums_worked_by_hand() -> None:
 
 
 def test_boolean_mask_equals_float_mask(generator: torch.Generator) -> None:
-    """A mask may come as it was compared, or as numbers."""
+    """A mask may be bool or float."""
     logits, values = normal(generator, T, B, A), normal(generator, T, B)
     actions, mask = random_actions(generator), checkered_mask()
     for loss in (
@@ -144,7 +144,7 @@ def test_reduce_divides_by_valid_steps_only_for_the_mean() -> None:
 
 
 def test_mean_of_no_valid_step_is_zero() -> None:
-    """A batch with nothing to learn from must not put NaN into the weights."""
+    """A batch without a valid step must not put NaN into the weights."""
     assert losses.reduce(torch.tensor(0.0), torch.tensor(0.0), "mean").item() == 0.0
 
 
@@ -166,7 +166,7 @@ def test_float32_agrees_with_float64(generator: torch.Generator) -> None:
 def test_entropy_cost_rises_only_when_entropy_is_below_target(
     mean_entropy: float, rises: bool
 ) -> None:
-    """Too little entropy must be paid for more, too much less."""
+    """Too little entropy costs more, and too much costs less."""
     speed, target = 10.0, 0.5
     theta = torch.zeros((), requires_grad=True)
     before = losses.adaptive_entropy_cost(theta, speed).item()
@@ -178,7 +178,7 @@ def test_entropy_cost_rises_only_when_entropy_is_below_target(
 
 
 def test_entropy_cost_gradient_equals_closed_form_and_spares_the_policy() -> None:
-    """k exp(k theta) (H - H_target) for theta; none for the entropy it looks at."""
+    """The gradient of theta is k exp(k theta) (H - H_target), and the entropy gets none."""
     theta = torch.tensor(-0.3, dtype=torch.float64, requires_grad=True)
     mean_entropy = torch.tensor(1.1, dtype=torch.float64, requires_grad=True)
     losses.entropy_cost_loss(theta, mean_entropy, 0.5, 2.0).backward()
@@ -187,6 +187,6 @@ def test_entropy_cost_gradient_equals_closed_form_and_spares_the_policy() -> Non
 
 
 def test_theta_of_entropy_cost_inverts_the_adaptive_cost() -> None:
-    """The adaptive cost starts where the config says."""
+    """The adaptive cost starts at the cost that the config names."""
     theta = losses.theta_of_entropy_cost(0.01, 10.0)
     assert losses.adaptive_entropy_cost(torch.tensor(theta), 10.0).item() == pytest.approx(0.01)

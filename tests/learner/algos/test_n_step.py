@@ -9,7 +9,7 @@ from learner.algos.n_step import n_step_returns
 T = 5
 DISCOUNT_FACTOR = 0.9
 
-# Rows by letter: F first of an episode, N in the midst of one, L lost life (terminated,
+# Rows by letter: F first of an episode, N in the middle of one, L lost life (terminated,
 # and the game goes on), E terminated and U truncated, after both of which comes F.
 ROW_KINDS = "NLEU"
 
@@ -27,7 +27,7 @@ def all_patterns(num_rows: int) -> list[str]:
 
 
 def flags(patterns: list[str], kinds: str) -> Tensor:
-    """Returns bool [T+1, B]: where the rows of B patterns are of any of `kinds`."""
+    """Returns bool [T+1, B], true where a row of the B patterns is of one of `kinds`."""
     return torch.tensor([[kind in kinds for kind in pattern] for pattern in patterns]).T
 
 
@@ -67,7 +67,7 @@ def literal_return(
 
 @pytest.mark.parametrize("n_step", [1, 2, 3, T, T + 2])
 def test_returns_equal_the_literal_sum_for_every_pattern_of_ends(n_step: int) -> None:
-    """Terminated, truncated, lost lives, several episodes, ends at either border, n > T."""
+    """The patterns hold terminated and truncated ends, lost lives, several episodes, and n > T."""
     patterns = all_patterns(T + 1)
     rewards, q_values = random_inputs(patterns)
     expected = q_values[:-1].clone()
@@ -81,7 +81,7 @@ def test_returns_equal_the_literal_sum_for_every_pattern_of_ends(n_step: int) ->
 
 
 def test_patterns_hold_the_cases_that_matter() -> None:
-    """The sum above was compared where it is hardest."""
+    """The comparison above covers the hardest patterns."""
     patterns = all_patterns(T + 1)
     for pattern in ("NNNNNN", "UFNEFN", "EFUFEF", "NLNLNN", "FNNNNU", "FNNNNE", "NNNNUF", "LUFLEF"):
         assert pattern in patterns
@@ -114,7 +114,7 @@ def test_returns_equal_a_table_worked_by_hand() -> None:
 
 
 def test_nothing_of_the_next_episode_leaks_across_an_end() -> None:
-    """Rewards and values behind an episode's last row may even be no numbers at all."""
+    """Rewards and values behind an episode's last row may even be NaN."""
     patterns = ["NNEFNN", "NNUFNN"]
     rewards, q_values = random_inputs(patterns)
     expected = solve(patterns, rewards, q_values, 5)
@@ -123,7 +123,7 @@ def test_nothing_of_the_next_episode_leaks_across_an_end() -> None:
 
 
 def test_returns_carry_no_gradient_when_inputs_do() -> None:
-    """Targets are constants to the loss built on them."""
+    """The loss treats its targets as constants."""
     patterns = ["NNNNNN"]
     rewards, q_values = random_inputs(patterns)
     returns = solve(patterns, rewards.requires_grad_(), q_values.requires_grad_(), 3)

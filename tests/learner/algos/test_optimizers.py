@@ -19,14 +19,14 @@ GRADS = (2.0, -3.0)
 
 
 def config_of(name: Name, momentum: float = MOMENTUM) -> OptimizerConfig:
-    """Returns a config whose every number differs from the others and from defaults."""
+    """Returns a config in which all numbers differ from each other and from the defaults."""
     return OptimizerConfig(
         optimizer=name, learning_rate=LR, optimizer_decay=DECAY, momentum=momentum, epsilon=EPS
     )
 
 
 def parameter() -> Tensor:
-    """Returns one float64 number, 1, that gradients flow to."""
+    """Returns one float64 number, 1, that requires a gradient."""
     return torch.ones(1, dtype=torch.float64, requires_grad=True)
 
 
@@ -38,7 +38,7 @@ def apply(optimizer: torch.optim.Optimizer, param: Tensor, grad: float) -> float
 
 
 def test_rmsprop_torch_equals_closed_form_in_steps_one_and_two() -> None:
-    """Epsilon outside the root, accumulator from 0, learning rate outside momentum."""
+    """Epsilon is outside the root, the accumulator starts at 0, the rate is outside momentum."""
     param = parameter()
     optimizer = make_optimizer([param], config_of("rmsprop"))
     g1, g2 = GRADS
@@ -54,7 +54,7 @@ def test_rmsprop_torch_equals_closed_form_in_steps_one_and_two() -> None:
 
 
 def test_rmsprop_tf_equals_closed_form_in_steps_one_and_two() -> None:
-    """Epsilon inside the root, accumulator from 1, learning rate inside momentum."""
+    """Epsilon is inside the root, the accumulator starts at 1, the rate is inside momentum."""
     param = parameter()
     optimizer = make_optimizer([param], config_of("rmsprop_tf"))
     g1, g2 = GRADS
@@ -64,7 +64,7 @@ def test_rmsprop_tf_equals_closed_form_in_steps_one_and_two() -> None:
     expected_1 = 1 - momentum_1
     assert apply(optimizer, param, g1) == pytest.approx(expected_1, rel=1e-12)
 
-    # Halved between the steps: what is already in the momentum keeps the old rate.
+    # Halved between the steps; the momentum keeps what was added at the old rate.
     optimizer.param_groups[0]["lr"] = LR / 2
     square_2 = DECAY * square_1 + (1 - DECAY) * g2**2
     momentum_2 = MOMENTUM * momentum_1 + LR / 2 * g2 / math.sqrt(square_2 + EPS)
@@ -86,12 +86,12 @@ def test_rmsprop_tf_without_momentum_equals_closed_form() -> None:
 
 
 def test_adam_equals_closed_form_in_steps_one_and_two() -> None:
-    """Momentum is beta 1 and the decay beta 2; epsilon outside the corrected root."""
+    """Momentum is beta 1 and decay is beta 2; epsilon is outside the corrected root."""
     param = parameter()
     optimizer = make_optimizer([param], config_of("adam"))
     g1, g2 = GRADS
 
-    expected_1 = 1 - LR * g1 / (abs(g1) + EPS)  # both corrections cancel in step 1
+    expected_1 = 1 - LR * g1 / (abs(g1) + EPS)  # Both corrections cancel in step 1.
     assert apply(optimizer, param, g1) == pytest.approx(expected_1, rel=1e-12)
 
     mean = MOMENTUM * (1 - MOMENTUM) * g1 + (1 - MOMENTUM) * g2
@@ -103,7 +103,7 @@ def test_adam_equals_closed_form_in_steps_one_and_two() -> None:
 
 @pytest.mark.parametrize("name", ["rmsprop", "rmsprop_tf", "adam"])
 def test_many_parameters_step_as_each_would_alone(name: Name) -> None:
-    """The fused operations over all parameters mix nothing up."""
+    """The fused operations keep the parameters apart."""
     together = [parameter() for _ in range(3)]
     fused = make_optimizer(together, config_of(name))
     for step in range(3):
@@ -120,7 +120,7 @@ def test_many_parameters_step_as_each_would_alone(name: Name) -> None:
 
 @pytest.mark.parametrize("name", ["rmsprop", "rmsprop_tf", "adam"])
 def test_resumed_optimizer_takes_the_same_next_step(name: Name) -> None:
-    """State and learning rate survive a file that executes no code, bit for bit."""
+    """State and learning rate survive a file without code, bit for bit."""
     param = parameter()
     optimizer = make_optimizer([param], config_of(name))
     for grad in GRADS:
@@ -137,7 +137,7 @@ def test_resumed_optimizer_takes_the_same_next_step(name: Name) -> None:
 
 
 def test_parameters_without_gradient_stay_as_they_are() -> None:
-    """An unused head is neither moved nor given state; no gradient at all is no error."""
+    """An unused head neither moves nor gets state, and no gradient at all is no error."""
     used, unused = parameter(), parameter()
     optimizer = RMSpropTF([used, unused], lr=LR, momentum=MOMENTUM)
     optimizer.step()
@@ -148,7 +148,7 @@ def test_parameters_without_gradient_stay_as_they_are() -> None:
 
 
 def test_rmsprop_tf_steps_each_group_at_its_own_rate() -> None:
-    """A group's options reach its own parameters only."""
+    """The options of a group reach only its own parameters."""
     slow, fast = parameter(), parameter()
     optimizer = RMSpropTF([{"params": [slow], "lr": 0.1}, {"params": [fast]}], lr=0.4)
     slow.grad = fast.grad = torch.ones(1, dtype=torch.float64)
@@ -171,7 +171,7 @@ def test_rmsprop_tf_returns_the_loss_of_its_closure() -> None:
 
 
 def test_rmsprop_tf_in_float32_agrees_with_float64() -> None:
-    """Training precision follows the same path."""
+    """Training precision takes the same path."""
     finals = []
     for dtype in (torch.float32, torch.float64):
         param = torch.ones(4, dtype=dtype, requires_grad=True)
@@ -187,7 +187,7 @@ def test_rmsprop_tf_in_float32_agrees_with_float64() -> None:
     ("progress", "linear"), [(0.0, 0.8), (0.25, 0.6), (0.5, 0.4), (1.0, 0.0), (1.01, 0.0)]
 )
 def test_learning_rate_decays_to_zero_only_when_linear(progress: float, linear: float) -> None:
-    """Overshooting the budget by a batch never turns the rate negative."""
+    """A batch that overshoots the budget never makes the rate negative."""
     decaying = OptimizerConfig(learning_rate=0.8, learning_rate_schedule="linear")
     constant = OptimizerConfig(learning_rate=0.8, learning_rate_schedule="constant")
     assert learning_rate_at(decaying, progress) == pytest.approx(linear)

@@ -1,4 +1,4 @@
-"""TD errors, losses and priorities against plain sums in float64, and where gradient flows."""
+"""TD errors, losses and priorities against plain sums in float64, and their gradients."""
 
 import math
 from typing import NamedTuple
@@ -20,7 +20,7 @@ T, B, A = 7, 20, 3
 
 
 class Case(NamedTuple):
-    """Inputs of `td_errors`, by the names it knows them by."""
+    """Inputs of `td_errors` under its own argument names."""
 
     online_q: Tensor
     target_q: Tensor
@@ -32,7 +32,7 @@ class Case(NamedTuple):
     rescale_epsilon: float = 1e-2
 
     def solve(self) -> Tensor:
-        """Returns what `td_errors` makes of this case."""
+        """Returns the result of `td_errors` for this case."""
         return td_errors(**self._asdict())
 
 
@@ -55,7 +55,7 @@ def random_case(rng_seed: int = 0) -> Case:
 
 
 def h(x: float, epsilon: float) -> float:
-    """The definition."""
+    """Returns h(x) by its definition."""
     return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + epsilon * x
 
 
@@ -86,7 +86,7 @@ def literal_td_error(case: Case, t: int, b: int) -> float:
 
 @pytest.mark.parametrize("n_step", [1, 3, T + 1])
 def test_td_errors_equal_the_literal_sum(n_step: int) -> None:
-    """Masked, rescaled, with the online network's argmax and the target network's value."""
+    """The errors are masked and rescaled, with online argmax and the target network's value."""
     case = random_case(n_step)._replace(n_step=n_step)
     expected = [[literal_td_error(case, t, b) for b in range(B)] for t in range(T)]
     twin = torch.tensor(expected, dtype=torch.float64)
@@ -94,7 +94,7 @@ def test_td_errors_equal_the_literal_sum(n_step: int) -> None:
 
 
 def test_double_q_takes_the_argmax_of_one_and_the_value_of_the_other() -> None:
-    """Neither network's own maximum."""
+    """The target is the maximum of neither network."""
     online = torch.tensor([[1.0, 5.0, 3.0]])
     target = torch.tensor([[9.0, -2.0, 4.0]])
     assert double_q_values(online, target).tolist() == [-2.0]
@@ -102,7 +102,7 @@ def test_double_q_takes_the_argmax_of_one_and_the_value_of_the_other() -> None:
 
 
 def test_gradient_flows_through_the_chosen_online_q_of_valid_steps_alone() -> None:
-    """The gradient of 1/2 delta^2 there is -delta; the last row and all targets are constant."""
+    """The gradient there is -delta, that of 1/2 delta^2; the last row and all targets get none."""
     case = random_case()
     for leaf in (case.online_q, case.target_q, case.rewards):
         leaf.requires_grad_()
@@ -132,7 +132,7 @@ def test_losses_and_priorities_equal_a_table_worked_by_hand() -> None:
 
 @pytest.mark.parametrize("mix", [0.0, 0.9, 1.0])
 def test_priorities_equal_the_literal_mix(mix: float) -> None:
-    """Between the mean and the largest, in float64."""
+    """Priorities lie between the mean and the largest error, in float64."""
     case = random_case(4)
     errors = case.solve()
     got = sequence_priorities(errors, case.mask, mix)
@@ -143,7 +143,7 @@ def test_priorities_equal_the_literal_mix(mix: float) -> None:
 
 
 def test_sequence_without_a_valid_step_is_never_drawn_and_any_other_may_be() -> None:
-    """Priority 0 for what teaches nothing ever; above 0 for what is only predicted well."""
+    """Its priority is 0; that of any other sequence is above 0, however well it is predicted."""
     errors = torch.zeros(2, 2, requires_grad=True)
     mask = torch.tensor([[0.0, 0.0], [0.0, 1.0]])
     priorities = sequence_priorities(errors, mask, 0.9)

@@ -12,7 +12,7 @@ from learner.algos.rewards import transform_rewards
     ("scale", "low", "high", "expected"),
     [
         (1.0, -1.0, 1.0, [-1.0, -0.5, 0.0, 1.0]),
-        (0.5, -1.0, 1.0, [-1.0, -0.25, 0.0, 1.0]),  # scaled first, clipped second
+        (0.5, -1.0, 1.0, [-1.0, -0.25, 0.0, 1.0]),  # Scaled first, then clipped.
         (1.0, -0.25, 2.0, [-0.25, -0.25, 0.0, 2.0]),
         (2.0, -math.inf, math.inf, [-8.0, -1.0, 0.0, 6.0]),
     ],
@@ -20,7 +20,7 @@ from learner.algos.rewards import transform_rewards
 def test_rewards_are_scaled_then_clipped(
     scale: float, low: float, high: float, expected: list[float]
 ) -> None:
-    """Both bounds act, also where they differ; infinite ones clip nothing."""
+    """Both bounds act, also where they differ, and infinite bounds clip nothing."""
     rewards = torch.tensor([-4.0, -0.5, 0.0, 3.0])
     assert transform_rewards(rewards, scale, low, high).tolist() == expected
     assert rewards.tolist() == [-4.0, -0.5, 0.0, 3.0]

@@ -16,31 +16,31 @@ def both_signs(dtype: torch.dtype) -> Tensor:
 
 
 def literal_rescale(x: Tensor, epsilon: float) -> Tensor:
-    """Returns h(x) as Pohlen et al. 2018, proposition A.2, write it."""
+    """Returns h(x) as in proposition A.2 of Pohlen et al. 2018."""
     return x.sign() * ((x.abs() + 1).sqrt() - 1) + epsilon * x
 
 
 def literal_inverse(y: Tensor, epsilon: float) -> Tensor:
-    """Returns h's inverse as they write it, which only float64 has the digits for."""
+    """Returns the inverse of h as in the same paper, which needs the digits of float64."""
     root = (1 + 4 * epsilon * (y.abs() + 1 + epsilon)).sqrt()
     return y.sign() * (((root - 1) / (2 * epsilon)) ** 2 - 1)
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_h_and_inverse_equal_the_papers_formulas_in_float64(epsilon: float) -> None:
-    """Other ways to write the same numbers."""
+    """The functions under test write the same numbers in another way."""
     x = both_signs(torch.float64)
     for got, expected in (
         (rescale(x, epsilon), literal_rescale(x, epsilon)),
         (inverse_rescale(x, epsilon), literal_inverse(x, epsilon)),
     ):
-        # What the paper's differences themselves lose: some 1e-16 over epsilon, absolute.
+        # The paper's differences themselves lose some 1e-16 over epsilon, absolute.
         torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("epsilon", [*EPSILONS, 0.0])
 def test_inverse_undoes_h_to_a_millionth_in_float32(epsilon: float) -> None:
-    """In both orders, relative to the number itself however small, on [-1e4, 1e4]."""
+    """This holds in both orders, relative to the number itself, on [-1e4, 1e4]."""
     x = both_signs(torch.float32)
     for there_and_back in (
         inverse_rescale(rescale(x, epsilon), epsilon),
@@ -62,13 +62,13 @@ def test_inverse_undoes_h_to_a_millionth_in_float32(epsilon: float) -> None:
     ],
 )
 def test_h_and_inverse_equal_a_table_worked_by_hand(x: float, epsilon: float, y: float) -> None:
-    """Squares, so that the roots come out even."""
+    """The inputs are squares, so that the roots are whole numbers."""
     assert rescale(torch.tensor(x), epsilon).item() == pytest.approx(y, abs=1e-7)
     assert inverse_rescale(torch.tensor(y), epsilon).item() == pytest.approx(x, abs=1e-6)
 
 
 def test_h_rises_everywhere() -> None:
-    """The best action stays the best."""
+    """The best action stays the best after rescaling."""
     x = torch.linspace(-1e4, 1e4, 4001)
     assert (rescale(x, 1e-3).diff() > 0).all()
     assert (inverse_rescale(rescale(x, 1e-3), 1e-3).diff() > 0).all()

@@ -13,7 +13,7 @@ DISCOUNT_FACTOR = 0.9
 
 
 class Case(NamedTuple):
-    """Inputs of `vtrace`, by the names it knows them by."""
+    """Inputs of `vtrace` under its own argument names."""
 
     behaviour_log_probs: Tensor
     target_log_probs: Tensor
@@ -27,7 +27,7 @@ class Case(NamedTuple):
     trace_lambda: float = 1.0
 
     def solve(self) -> VTraceReturns:
-        """Returns what `vtrace` makes of this case."""
+        """Returns the result of `vtrace` for this case."""
         return vtrace(**self._asdict())
 
 
@@ -154,7 +154,7 @@ def last_rows(case: Case) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("rng_seed", range(5))
 def test_vtrace_equals_the_literal_sum_with_random_episode_ends(rng_seed: int, batch: int) -> None:
-    """The recurrence computes the paper's double sum, advantages included."""
+    """The recurrence computes the paper's double sum, and the advantages."""
     case = random_case(rng_seed, batch)
     returns = case.solve()
     targets, advantages = literal_vtrace(case)
@@ -164,7 +164,7 @@ def test_vtrace_equals_the_literal_sum_with_random_episode_ends(rng_seed: int, b
 
 
 def test_random_cases_cover_both_kinds_of_end_and_both_sides_of_each_clip() -> None:
-    """The cases above would miss nothing: ends, going on after an end, every clip."""
+    """The cases hold both ends, steps that go on after an end, and both sides of every clip."""
     case = random_case(0, 5)
     rhos = (case.target_log_probs - case.behaviour_log_probs).exp()
     for clip in (CLIPS["rho_max"], CLIPS["c_max"], CLIPS["pg_rho_max"]):
@@ -235,7 +235,7 @@ def test_terminated_table_bootstraps_from_nothing() -> None:
 
 @pytest.mark.parametrize("batch", [1, 5])
 def test_targets_are_n_step_returns_when_on_policy(batch: int) -> None:
-    """With equal policies, lambda 1 and clips of 1 nothing of the correction is left."""
+    """With equal policies, lambda 1 and clips of 1 there is no correction."""
     case = random_case(7, batch, on_policy=True)
     returns = case.solve()
     for s, b in torch.cartesian_prod(torch.arange(12), torch.arange(batch)).tolist():
@@ -247,7 +247,7 @@ def test_targets_are_n_step_returns_when_on_policy(batch: int) -> None:
 
 
 def test_targets_are_one_step_when_lambda_is_zero() -> None:
-    """Lambda 0 cuts every trace: v_t = V_t + delta_t."""
+    """With lambda 0 every trace is cut: v_t = V_t + delta_t."""
     case = random_case(8, 5, on_policy=True)._replace(trace_lambda=0.0)
     one_step = case.rewards + case.discounts * case.values[1:]
     expected = torch.where(case.mask.bool(), one_step, case.values[:-1])
@@ -256,14 +256,14 @@ def test_targets_are_one_step_when_lambda_is_zero() -> None:
 
 @pytest.mark.parametrize("rng_seed", range(3))
 def test_nothing_of_the_next_episode_leaks_across_an_end(rng_seed: int) -> None:
-    """Whatever follows an episode's last row, targets up to it are the same bits."""
+    """Targets up to an episode's last row are the same bits for any rows behind it."""
     case = random_case(rng_seed, 5)
     returns = case.solve()
     ends = last_rows(case)
     assert ends
     for end, b in ends:
         changed = case._replace(**{name: x.clone() for name, x in tensors_of(case).items()})
-        # The transition out of the last row is the first thing that must not matter.
+        # The step out of the last row must not matter either.
         for steps in (changed.target_log_probs, changed.rewards, changed.discounts):
             steps[end:, b] += 100.0
         changed.mask[end + 1 :, b] = 1 - changed.mask[end + 1 :, b]
@@ -304,7 +304,7 @@ def test_final_value_counts_only_when_truncated() -> None:
 
 
 def test_masked_row_keeps_its_value_and_has_no_advantage() -> None:
-    """Where no transition leaves a row there is nothing to correct, whatever its ratio."""
+    """A row that no transition leaves has no correction, at any ratio."""
     case = random_case(1, 5)
     returns = case._replace(target_log_probs=case.target_log_probs + 800.0).solve()
     masked = case.mask == 0
@@ -315,7 +315,7 @@ def test_masked_row_keeps_its_value_and_has_no_advantage() -> None:
 
 
 def test_boolean_mask_equals_float_mask() -> None:
-    """A mask may come as it was compared, or as numbers."""
+    """A mask may be bool or float."""
     case = random_case(2, 5)
     for got, expected in zip(
         case._replace(mask=case.mask.bool()).solve(), case.solve(), strict=True
@@ -331,7 +331,7 @@ def test_single_transition_unroll_is_one_step() -> None:
 
 
 def test_outputs_carry_no_gradient_when_inputs_do() -> None:
-    """Targets are constants to the losses built on them."""
+    """The losses treat their targets as constants."""
     case = random_case(4, 5)
     leaves = (case.behaviour_log_probs, case.target_log_probs, case.values)
     for leaf in leaves:
@@ -340,7 +340,7 @@ def test_outputs_carry_no_gradient_when_inputs_do() -> None:
 
 
 def test_float32_agrees_with_float64() -> None:
-    """Training precision loses nothing that matters over a long unroll."""
+    """Training precision loses no digits that matter over a long unroll."""
     case = random_case(5, 5, steps=100)
     single = case._replace(**{name: x.float() for name, x in tensors_of(case).items()})
     for got, expected in zip(single.solve(), case.solve(), strict=True):

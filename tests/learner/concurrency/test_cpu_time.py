@@ -1,4 +1,4 @@
-"""CPU time of other processes and of threads."""
+"""CPU time of other processes and of single threads."""
 
 import os
 import threading
@@ -15,14 +15,14 @@ NO_PROCESS = 1 << 30
 
 
 def burn(seconds: float) -> None:
-    """Computes on the calling thread until it has used so much CPU time."""
+    """Computes on the calling thread until it has used `seconds` of CPU time."""
     until_s = time.thread_time() + seconds
     while time.thread_time() < until_s:
         pass
 
 
 def test_time_of_a_process_grows_by_what_it_computes() -> None:
-    """To the precision of the kernel's count."""
+    """The time agrees to the precision of the kernel's count."""
     before_s = cpu_seconds_of(os.getpid())
     burn(0.1)
     # Either count may be short of the time by one tick, and a difference of floats by a bit more.
@@ -30,7 +30,7 @@ def test_time_of_a_process_grows_by_what_it_computes() -> None:
 
 
 def test_time_of_a_thread_is_its_own() -> None:
-    """A thread that waits has used none, while another one computes."""
+    """A thread that waits uses none while another one computes."""
     may_end = threading.Event()
     waiting = threading.Thread(target=may_end.wait)
     waiting.start()
@@ -43,7 +43,7 @@ def test_time_of_a_thread_is_its_own() -> None:
 
 
 def test_process_and_thread_that_do_not_exist_are_errors() -> None:
-    """The kind that `Metrics.watch_cpu` takes for the end of a thread."""
+    """The error is of the kind that `Metrics.watch_cpu` takes for the end of a thread."""
     with pytest.raises(psutil.NoSuchProcess):
         cpu_seconds_of(NO_PROCESS)
     with pytest.raises(OSError, match=f"process {NO_PROCESS}"):

@@ -1,4 +1,4 @@
-"""Calls between processes: results and errors come back, and an end that is gone is noticed."""
+"""Calls between processes return results and errors, and fail when the other process ends."""
 
 import multiprocessing
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ from tests.learner.builders import TIMEOUT_S, in_thread
 
 
 def divide(dividend: float, divisor: float) -> float:
-    """Raises ZeroDivisionError for some arguments."""
+    """Raises ZeroDivisionError where the divisor is 0."""
     return dividend / divisor
 
 
 def refuse(field: str) -> None:
-    """Raises what a user is to read."""
+    """Raises an error that a user is to read."""
     raise ConfigError(expected(field, "something else", "this"))
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Connection, Connection]]:
-    """Both ends of a pipe."""
+    """Returns both ends of a pipe."""
     ours, theirs = multiprocessing.Pipe()
     yield ours, theirs
     ours.close()
@@ -34,7 +34,7 @@ def ends() -> Iterator[tuple[Connection, Connection]]:
 def test_result_comes_back_and_the_server_ends_with_its_caller(
     ends: tuple[Connection, Connection],
 ) -> None:
-    """Any number of calls, until the caller closes."""
+    """The server answers any number of calls until the caller closes."""
     serving = in_thread(lambda: serve_calls(ends[1], {"divide": divide}))
     call = Caller(ends[0])
     assert [call("divide", 6, divisor) for divisor in (1, 2, 3)] == [6, 3, 2]
@@ -43,14 +43,14 @@ def test_result_comes_back_and_the_server_ends_with_its_caller(
 
 
 def test_users_error_comes_back_as_itself(ends: tuple[Connection, Connection]) -> None:
-    """The command line prints it without a traceback, wherever it was raised."""
+    """The command line then prints it without a traceback, wherever it was raised."""
     in_thread(lambda: serve_calls(ends[1], {"refuse": refuse}))
     with pytest.raises(ConfigError, match="^lstm_size: expected something else, got this$"):
         Caller(ends[0])("refuse", "lstm_size")
 
 
 def test_other_error_comes_back_with_its_traceback(ends: tuple[Connection, Connection]) -> None:
-    """As text; and the server goes on."""
+    """The traceback comes as text, and the server goes on."""
     in_thread(lambda: serve_calls(ends[1], {"divide": divide}))
     call = Caller(ends[0])
     with pytest.raises(OtherProcessError) as caught:
@@ -60,8 +60,8 @@ def test_other_error_comes_back_with_its_traceback(ends: tuple[Connection, Conne
     assert call("divide", 1, 2) == 0.5
 
 
-def test_caller_is_told_when_nobody_serves_any_more(ends: tuple[Connection, Connection]) -> None:
-    """A process that was killed closes its end."""
+def test_caller_is_told_when_the_server_has_ended(ends: tuple[Connection, Connection]) -> None:
+    """A process that is killed closes its end of the pipe."""
     ends[1].close()
     with pytest.raises(Stopped):
         Caller(ends[0])("divide", 1, 2)

@@ -1,4 +1,4 @@
-"""Niceness of a process of our own."""
+"""The niceness of a process of our own."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from learner.concurrency.priority import let_others_go_first
 
 @pytest.fixture
 def pid() -> Iterator[int]:
-    """A process that waits until it is ended."""
+    """The id of a process that waits until the test ends it."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     yield process.pid
     process.kill()
@@ -22,7 +22,7 @@ def pid() -> Iterator[int]:
 
 
 def test_process_gets_nicer_and_never_less_so(pid: int) -> None:
-    """Going back takes privileges that few have, and would end the run without."""
+    """A lower niceness needs privileges that few users have; the run goes on without them."""
     before = os.getpriority(os.PRIO_PROCESS, pid)
     let_others_go_first(pid, before + 2)
     assert os.getpriority(os.PRIO_PROCESS, pid) == before + 2

@@ -1,4 +1,4 @@
-"""An agent of a stranger, whose module is no part of this project."""
+"""An agent of another package, whose module is no part of this project."""
 
 from pathlib import Path
 

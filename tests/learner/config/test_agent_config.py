@@ -1,4 +1,4 @@
-"""What the configs of all algorithms have in common, and where the built-in ones differ."""
+"""What the configs of all algorithms share, and where the built-in ones differ."""
 
 import dataclasses
 import pickle
@@ -22,7 +22,7 @@ from tests.support.plugins import write_module
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlainConfig(AgentConfig):
-    """The least that an algorithm of another package must say."""
+    """The fewest settings that an algorithm of another package can have."""
 
     rollout_length: int = 5
     """T."""
@@ -33,7 +33,7 @@ class PlainConfig(AgentConfig):
 
 
 def test_config_of_another_package_needs_to_say_only_how_many_rows_it_trains_on() -> None:
-    """The rest follows: each collected unroll is trained on once, and nothing comes before."""
+    """By default each collected unroll is trained on once, and no rows come before."""
     config = PlainConfig(batch_size=12)
     assert config.unrolls_per_update == 12
     assert config.env_steps_per_update == 60
@@ -49,7 +49,7 @@ def test_config_that_does_not_say_how_many_rows_cannot_be_made() -> None:
 
 @pytest.mark.parametrize("config", [PlainConfig, VTraceConfig, R2D2Config])
 def test_batch_of_nothing_is_refused(config: type[AgentConfig]) -> None:
-    """Whatever the algorithm."""
+    """The config of every algorithm refuses a batch size of 0."""
     with pytest.raises(ConfigError, match="^batch_size: expected at least 1, got 0"):
         config(batch_size=0)
 
@@ -64,7 +64,7 @@ def test_batch_that_the_learners_cannot_share_evenly_is_refused(
 
 
 def test_reused_unrolls_cost_no_env_steps() -> None:
-    """V-trace trains on an unroll more than once."""
+    """V-trace trains on an unroll more than once, and counts its env steps once."""
     config = VTraceConfig(unroll_length=20, batch_size=4, sample_reuse=3)
     assert (config.unrolls_per_update, config.env_steps_per_update) == (12, 80)
 
@@ -78,7 +78,7 @@ def test_replay_is_shared_with_the_batch() -> None:
 
 
 def test_run_that_ends_before_training_starts_is_refused() -> None:
-    """R2D2 collects replay_min_size sequences first."""
+    """R2D2 first collects replay_min_size sequences."""
     agent = R2D2Config(sequence_length=10, replay=ReplayConfig(replay_min_size=20))
     with pytest.raises(ConfigError, match="^total_env_steps: expected more than the 200 env"):
         RunConfig(agent=agent, learner=LearnerConfig(total_env_steps=200))
@@ -92,20 +92,20 @@ from learner.config.agent_config import AgentConfig
 
 
 def test_built_in_configs_are_found_by_name() -> None:
-    """And a config says which algorithm it is of."""
+    """A config also says which algorithm it belongs to."""
     for config in (VTraceConfig, R2D2Config):
         assert config_class_of(config().algorithm) is config
 
 
 def test_agent_of_another_package_names_its_config(curious: type[AgentConfig]) -> None:
-    """By the class attribute `Config`."""
+    """The class attribute `Config` names it."""
     assert curious.__name__ == "CuriousConfig"
 
 
 def test_config_of_another_package_survives_its_file(
     curious: type[AgentConfig], tmp_path: Path
 ) -> None:
-    """Its fields stand beside the name, as those of the built-in ones do."""
+    """The fields stand beside the name, as for the built-in configs."""
     agent = dataclasses.replace(
         curious(), **{"algorithm": "curious_agent:Curious", "curiosity": 0.25, "shape": (3,)}
     )
@@ -124,7 +124,7 @@ def test_config_of_another_package_survives_its_file(
 def test_wrong_fields_of_another_packages_config_are_named(
     curious: type[AgentConfig], tmp_path: Path
 ) -> None:
-    """As those of the built-in ones."""
+    """The error is the same as for a built-in config."""
     del curious
     text = "agent: {algorithm: 'curious_agent:Curious', curiosity: x, unroll_length: 3}"
     (tmp_path / "config.yaml").write_text(text)
@@ -166,7 +166,7 @@ def test_config_of_another_package_reaches_a_trainer_process(curious: type[Agent
 def test_agent_whose_config_cannot_hold_flags_is_refused(
     source: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message says what is missing, to the author of the agent."""
+    """The message tells the author of the agent what is missing."""
     if "class Config" in source:
         source += "\n\nclass Thing:\n    Config = Config\n"
     write_module(tmp_path, "odd_agent.py", HEADER + source)

@@ -1,4 +1,4 @@
-"""Command lines: presets, flags, and where a run lives."""
+"""Command lines: presets, flags, and the directory of a run."""
 
 import dataclasses
 import os
@@ -16,7 +16,7 @@ from tests.support.plugins import install, write_module
 
 @pytest.fixture(autouse=True)
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """runs/ is looked for where the command is given."""
+    """Changes to an empty directory, since runs/ is looked for in the current one."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -26,7 +26,7 @@ def parse(*argv: str) -> LearnerArgs:
 
 
 def run_dir_of(*argv: str) -> Path:
-    """Returns where the run of a command line lives."""
+    """Returns the run directory of a command line."""
     run_dir = parse(*argv).run_dir
     assert run_dir is not None
     return run_dir
@@ -45,14 +45,14 @@ def make_run(run_dir: str, preset: str = "cartpole-vtrace", *, age_s: float = 0.
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_preset_without_flags_is_the_preset(preset: str) -> None:
-    """Every value as its author set it."""
+    """Every value is the one that the preset's author set."""
     name, args = parse_preset(LearnerArgs, "learner", [preset])
     assert name == preset
     assert args.config == PRESETS[preset].config
 
 
 def test_flags_change_their_fields_alone() -> None:
-    """By their own short names, wherever in the config they are."""
+    """A flag has its field's short name, wherever in the config the field is."""
     args = parse(
         "cartpole-vtrace",
         *("--env-id", "Acrobot-v1"),
@@ -90,13 +90,13 @@ def test_flags_change_their_fields_alone() -> None:
     ids=lambda flags: flags[0],
 )
 def test_promised_flags_exist_for_both_commands(flags: tuple[str, ...]) -> None:
-    """They mean the same everywhere."""
+    """Each flag has the same meaning for both commands."""
     parse_preset(LearnerArgs, "learner", ["cartpole-vtrace", *flags])
     parse_preset(TrainArgs, "train", ["cartpole-vtrace", *flags])
 
 
-def test_train_adds_local_actors_and_listens_to_nobody_else() -> None:
-    """Its own actors have a private socket."""
+def test_train_adds_local_actors_and_listens_to_no_others() -> None:
+    """The local actors have a private socket."""
     _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace"])
     assert (args.num_actors, args.listen) == (1, ())
     _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace", "--num-actors", "3"])
@@ -104,7 +104,7 @@ def test_train_adds_local_actors_and_listens_to_nobody_else() -> None:
 
 
 def test_train_evaluates_only_if_asked_to() -> None:
-    """Evaluation takes time from training."""
+    """By default there is no evaluation, since it takes time from training."""
     _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace"])
     assert args.num_eval_actors == 0
     _, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace", "--num-eval-actors", "2"])
@@ -130,7 +130,7 @@ def test_train_evaluates_only_if_asked_to() -> None:
 def test_bad_flag_exits_with_2_and_names_it(
     flags: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As command lines do; nothing is run, nothing on stdout."""
+    """Nothing runs, and nothing goes to stdout."""
     with pytest.raises(SystemExit) as caught:
         parse_preset(TrainArgs, "train", ["cartpole-vtrace", *flags])
     captured = capsys.readouterr()
@@ -140,7 +140,7 @@ def test_bad_flag_exits_with_2_and_names_it(
 
 
 def test_unknown_preset_is_refused_with_those_there_are() -> None:
-    """So that the user need not look them up."""
+    """The error lists the presets, so that the user need not look them up."""
     with pytest.raises(ConfigError) as caught:
         parse("pong")
     message = str(caught.value)
@@ -153,7 +153,7 @@ def test_unknown_preset_is_refused_with_those_there_are() -> None:
 def test_help_lists_the_presets(
     argv: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Asked for, it is no failure; a missing preset is one."""
+    """Help that was asked for exits 0, and a missing preset does not."""
     with pytest.raises(SystemExit) as caught:
         parse_preset(TrainArgs, "train", argv)
     assert caught.value.code == code
@@ -163,7 +163,7 @@ def test_help_lists_the_presets(
 
 
 def test_help_of_a_preset_shows_its_values(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the text of every field; exits 0."""
+    """The help holds the text of every field and exits 0."""
     with pytest.raises(SystemExit) as caught:
         parse("atari-vtrace", "--help")
     assert caught.value.code == 0
@@ -174,7 +174,7 @@ def test_help_of_a_preset_shows_its_values(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_run_directory_is_named_after_the_preset() -> None:
-    """And the time, below runs/."""
+    """The directory is below runs/ and is named after the preset and the time."""
     run_dir = run_dir_of("atari-vtrace")
     assert run_dir.parent == Path("runs")
     prefix, day, second = run_dir.name.rsplit("-", 2)
@@ -183,7 +183,7 @@ def test_run_directory_is_named_after_the_preset() -> None:
 
 
 def test_run_directory_of_an_earlier_run_is_refused() -> None:
-    """Two runs would mix in its files; an empty one may be given."""
+    """Two runs would mix their files; a directory that is empty may be given."""
     make_run("old")
     with pytest.raises(ConfigError, match="^run_dir: expected a new directory, or --resume, got"):
         parse("cartpole-vtrace", "--run-dir", "old")
@@ -192,7 +192,7 @@ def test_run_directory_of_an_earlier_run_is_refused() -> None:
 
 
 def test_resume_takes_the_newest_run_of_the_preset() -> None:
-    """Not the last by name: clocks are set back, and directories renamed."""
+    """The newest is found by its time of change, since clocks are set back and runs renamed."""
     make_run("runs/cartpole-vtrace-20260103-000000", age_s=30)
     newest = make_run("runs/cartpole-vtrace-20260101-000000", age_s=10)
     make_run("runs/cartpole-vtrace-20260102-000000", age_s=20)
@@ -200,14 +200,14 @@ def test_resume_takes_the_newest_run_of_the_preset() -> None:
 
 
 def test_resume_ignores_presets_whose_name_begins_alike() -> None:
-    """atari-vtrace is not atari-vtrace-cpu."""
+    """The runs of atari-vtrace are not those of atari-vtrace-cpu."""
     own = make_run("runs/atari-vtrace-20260101-000000", "atari-vtrace", age_s=100)
     make_run("runs/atari-vtrace-cpu-20260102-000000", "atari-vtrace-cpu")
     assert run_dir_of("atari-vtrace", "--resume") == own
 
 
 def test_resume_without_an_earlier_run_is_refused() -> None:
-    """A run that never saved anything does not count."""
+    """A run that never saved a checkpoint does not count."""
     Path("runs/cartpole-vtrace-20260101-000000").mkdir(parents=True)
     make_run("runs/atari-vtrace-20260102-000000", "atari-vtrace")
     with pytest.raises(ConfigError, match="^resume: expected an earlier run"):
@@ -222,8 +222,7 @@ def test_resume_of_a_directory_without_a_run_starts_afresh() -> None:
 
 
 def test_resume_goes_on_with_the_runs_own_config_and_the_flags_given_now() -> None:
-    """What was changed then holds, what is changed now counts more; the rest is the run's,
-    even where the preset has changed meanwhile."""
+    """Flags given now win over those of the run, and those of the run win over the preset."""
     path = make_run("old")
     config = PRESETS["cartpole-vtrace"].config
     then = dataclasses.replace(
@@ -239,7 +238,7 @@ def test_resume_goes_on_with_the_runs_own_config_and_the_flags_given_now() -> No
 
 
 def test_resume_of_a_run_with_a_broken_config_is_refused() -> None:
-    """Rather than going on with something else."""
+    """The run does not go on with another config."""
     path = make_run("old")
     (path / "config.yaml").write_text("network: {lstm_sise: 4}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="config.yaml: network.lstm_sise: unknown field"):
@@ -247,7 +246,7 @@ def test_resume_of_a_run_with_a_broken_config_is_refused() -> None:
 
 
 def test_agent_is_changed_by_its_name() -> None:
-    """A built-in one brings its own flags, with its own defaults."""
+    """Another built-in agent brings its own flags with their own defaults."""
     flags = ("--agent=r2d2", "--burn-in", "3", "--total-env-steps", "500000")
     args = parse("cartpole-vtrace", *flags)
     assert args.config.agent == R2D2Config(burn_in=3)
@@ -269,19 +268,19 @@ def test_agent_that_does_not_fit_the_rest_of_the_preset_is_refused(
 
 
 def test_naming_the_presets_own_agent_changes_nothing() -> None:
-    """The preset's values stay."""
+    """The values of the preset stay."""
     args = parse("cartpole-vtrace", "--agent", "vtrace")
     assert args.config == PRESETS["cartpole-vtrace"].config
 
 
 def test_last_agent_named_counts() -> None:
-    """As with every other flag."""
+    """As with every other flag, the last one counts."""
     flags = ("--agent", "r2d2", "--agent", "curious_agent:Curious", "--agent", "vtrace")
     assert parse("cartpole-vtrace", *flags).config == PRESETS["cartpole-vtrace"].config
 
 
 def test_fields_of_another_packages_agent_are_flags(curious: type[AgentConfig]) -> None:
-    """The command line need not know them."""
+    """The command line does not need to know the fields."""
     flags = ("--agent", "curious_agent:Curious", "--curiosity", "0.1", "--shape", "4", "5")
     args = parse("cartpole-vtrace", *flags, "--batch-size", "7")
     values = {"algorithm": "curious_agent:Curious", "curiosity": 0.1, "shape": (4, 5)}
@@ -291,7 +290,7 @@ def test_fields_of_another_packages_agent_are_flags(curious: type[AgentConfig]) 
 def test_help_shows_the_flags_of_another_packages_agent(
     curious: type[AgentConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the lines under its fields, and without those of other agents."""
+    """It shows the text of each field, and no flags of other agents."""
     del curious
     with pytest.raises(SystemExit) as caught:
         parse("cartpole-vtrace", "--agent", "curious_agent:Curious", "--help")
@@ -304,7 +303,7 @@ def test_help_shows_the_flags_of_another_packages_agent(
 def test_flags_of_an_agent_that_was_not_asked_for_are_refused(
     curious: type[AgentConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of the preset's own agent too."""
+    """This includes the flags of the preset's own agent."""
     del curious
     with pytest.raises(SystemExit) as caught:
         parse("cartpole-vtrace", "--agent", "curious_agent:Curious", "--unroll-length", "3")
@@ -315,7 +314,7 @@ def test_flags_of_an_agent_that_was_not_asked_for_are_refused(
 def test_agent_with_the_same_config_takes_over_the_presets_values(
     curious: type[AgentConfig],
 ) -> None:
-    """A variant of V-trace starts from what is good for V-trace."""
+    """A variant of V-trace starts from values that suit V-trace."""
     del curious
     args = parse("cartpole-vtrace", "--agent", "curious_agent:LikeVTrace")
     own = PRESETS["cartpole-vtrace"].config.agent
@@ -324,13 +323,13 @@ def test_agent_with_the_same_config_takes_over_the_presets_values(
 
 
 def test_unknown_agent_is_refused_with_those_there_are() -> None:
-    """Before any other flag is looked at."""
+    """No other flag is read before."""
     with pytest.raises(ConfigError, match="^agent: expected one of 'vtrace', 'r2d2', or mod"):
         parse("cartpole-vtrace", "--agent", "dqn", "--no-such-flag")
 
 
 def test_resumed_run_keeps_its_agent(curious: type[AgentConfig]) -> None:
-    """Its flags are those of the run's agent, although the command names the preset alone."""
+    """The run's agent decides the flags, although the command names only the preset."""
     flags = ("cartpole-vtrace", "--run-dir", "old")
     first = parse(*flags, "--agent", "curious_agent:Curious", "--curiosity", "0.1")
     dump_config(first.config, make_run("old") / "config.yaml", name="cartpole-vtrace")
@@ -344,7 +343,7 @@ def test_resumed_run_keeps_its_agent(curious: type[AgentConfig]) -> None:
 
 
 def test_preset_of_a_module_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its run directory is named after it, without what is no good in a path."""
+    """Its run directory has the preset's name, without characters that a path cannot hold."""
     source = """
 from learner.config.presets import PRESETS, Preset
 SLOW = Preset("Slow.", PRESETS["catch-vtrace"].config)
@@ -365,7 +364,7 @@ WRONG = PRESETS["catch-vtrace"].config
 def test_help_lists_the_presets_of_installed_packages_without_importing_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The package need not even be sound."""
+    """A package that cannot be imported is listed too."""
     install(tmp_path, "far-presets", {"seed_rl.presets": {"far-off": "no_such_module:FAR"}})
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(SystemExit):
@@ -376,7 +375,7 @@ def test_help_lists_the_presets_of_installed_packages_without_importing_them(
 
 
 def test_help_of_a_run_directory_in_use_is_still_help() -> None:
-    """Whether a run can be started there is not asked."""
+    """Help does not check whether a run can be started in the directory."""
     make_run("old")
     with pytest.raises(SystemExit) as caught:
         parse("cartpole-vtrace", "--run-dir", "old", "--help")
@@ -384,7 +383,7 @@ def test_help_of_a_run_directory_in_use_is_still_help() -> None:
 
 
 def test_eval_takes_a_run_and_little_else() -> None:
-    """The defaults of the command."""
+    """The defaults of the command hold for the rest."""
     args = parse_eval(["runs/x", "--episodes", "3"])
     assert (args.run, args.episodes, args.video, args.json) == (Path("runs/x"), 3, None, False)
 
@@ -401,14 +400,14 @@ def test_eval_steps_no_more_environments_than_there_are_games(
 
 
 def test_video_shows_one_environment() -> None:
-    """Asking for more beside it is refused."""
+    """Several environments together with a video are refused."""
     assert EvalArgs(run=Path("x"), video=Path("v.mp4")).num_envs_used == 1
     with pytest.raises(ConfigError, match="^num_envs: expected 1 with --video, got 4"):
         EvalArgs(run=Path("x"), video=Path("v.mp4"), num_envs=4)
 
 
 def test_eval_of_nothing_is_refused() -> None:
-    """There would be no mean to print."""
+    """An evaluation of no games has no mean."""
     with pytest.raises(ConfigError, match="^episodes: expected at least 1, got 0"):
         EvalArgs(run=Path("x"), episodes=0)
     with pytest.raises(ConfigError, match="^num_envs: expected 0 or more, got -1"):

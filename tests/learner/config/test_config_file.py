@@ -1,4 +1,4 @@
-"""config.yaml and the environment settings: what is written reads back, what is wrong is named."""
+"""config.yaml and the environment settings read back as written, and name what is wrong."""
 
 import dataclasses
 import math
@@ -46,7 +46,7 @@ def test_config_reads_back_as_written(tmp_path: Path, config: RunConfig) -> None
 
 
 def test_absent_fields_take_their_defaults(tmp_path: Path) -> None:
-    """A file may name only what it changes."""
+    """A file may hold only the fields that it changes."""
     path = write_yaml(tmp_path / "config.yaml", "optimizer: {learning_rate: 6e-4}")
     config = load_config(path)
     assert config.optimizer.learning_rate == 6e-4
@@ -54,7 +54,7 @@ def test_absent_fields_take_their_defaults(tmp_path: Path) -> None:
 
 
 def test_provenance_is_written_and_ignored_on_load(tmp_path: Path) -> None:
-    """The file says what the run started from and ran on."""
+    """The file says which preset the run started from, and the machine and code that it ran on."""
     path = tmp_path / "config.yaml"
     dump_config(UNUSUAL, path, name="atari-vtrace-cpu")
     provenance = load_provenance(path)
@@ -64,7 +64,7 @@ def test_provenance_is_written_and_ignored_on_load(tmp_path: Path) -> None:
 
 
 def test_commit_is_what_an_image_was_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a container there is no repository to ask."""
+    """A container has no repository, so an environment variable of the image holds the commit."""
     monkeypatch.setenv("SEED_GIT_COMMIT", "0123abc")
     dump_config(UNUSUAL, tmp_path / "config.yaml", name="x")
     assert load_provenance(tmp_path / "config.yaml")["git_commit"] == "0123abc"
@@ -73,7 +73,7 @@ def test_commit_is_what_an_image_was_told(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_failed_write_leaves_the_old_file_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill between writing and renaming costs nothing."""
+    """A kill between writing and renaming leaves the old file."""
     path = tmp_path / "config.yaml"
     dump_config(UNUSUAL, path, name="x")
 
@@ -115,7 +115,7 @@ def test_a_failed_write_leaves_the_old_file_whole(
     ],
 )
 def test_a_wrong_field_is_named_with_its_path(tmp_path: Path, text: str, message: str) -> None:
-    """The error names the file, the field, what was expected and what was there."""
+    """The error names the file, the field, what was expected and the value."""
     path = write_yaml(tmp_path / "config.yaml", text)
     with pytest.raises(ConfigError) as error:
         load_config(path)
@@ -124,7 +124,7 @@ def test_a_wrong_field_is_named_with_its_path(tmp_path: Path, text: str, message
 
 
 def test_every_wrong_field_is_named_at_once(tmp_path: Path) -> None:
-    """A user need not correct a file one error at a time."""
+    """The user can correct all errors of a file at once."""
     path = write_yaml(tmp_path / "config.yaml", "zed: 1\nnetwork: {precision: foo, lstm_size: x}")
     with pytest.raises(ConfigError) as error:
         load_config(path)
@@ -139,7 +139,7 @@ def test_a_missing_file_is_a_config_error(tmp_path: Path) -> None:
 
 
 def test_the_file_is_plain_yaml(tmp_path: Path) -> None:
-    """Any YAML reader understands it."""
+    """Any YAML reader can read it."""
     path = tmp_path / "config.yaml"
     dump_config(UNUSUAL, path, name="x")
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -148,7 +148,7 @@ def test_the_file_is_plain_yaml(tmp_path: Path) -> None:
 
 
 def test_env_settings_read_back_as_written() -> None:
-    """What the learner sends is what the actor builds."""
+    """The actor builds the environment that the learner's settings describe."""
     assert env_settings_from_json(env_settings_to_json(UNUSUAL.env)) == UNUSUAL.env
 
 
@@ -164,7 +164,7 @@ def test_env_settings_read_back_as_written() -> None:
     ],
 )
 def test_wrong_env_settings_name_the_field(text: str, message: str) -> None:
-    """An actor refuses settings it does not understand, and says which."""
+    """An actor refuses settings that it does not know, and names the field."""
     with pytest.raises(ConfigError) as error:
         env_settings_from_json(text)
     assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""Names of what other packages define: which are found, and what is said of the others."""
+"""Names that other packages define: which are found, and the errors for all others."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ TOYS = Kind("toy", "seed_rl.test_toys", ("ball", "kite"))
 
 
 def test_module_and_name_are_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both may have dots: a module in a package, a class in a class."""
+    """Both may have dots: a module in a package, and a class in a class."""
     write_module(tmp_path, "door_a/toys.py", "class Box:\n    class Lid:\n        size = 3\n")
     monkeypatch.syspath_prepend(tmp_path)
     lid = load(TOYS, "door_a.toys:Box.Lid")
@@ -22,7 +22,7 @@ def test_module_and_name_are_imported(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_entry_point_of_an_installed_package_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its own name, from the package's metadata alone."""
+    """The package's metadata holds the name, and nothing else is imported."""
     write_module(tmp_path, "door_b.py", "top = 'a top'\n")
     install(tmp_path, "door-b", {"seed_rl.test_toys": {"top": "door_b:top"}})
     monkeypatch.syspath_prepend(tmp_path)
@@ -33,7 +33,7 @@ def test_entry_point_of_an_installed_package_is_imported(
 def test_unknown_name_is_refused_with_those_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Built-in names, those of installed packages, and the form of all others."""
+    """The error lists the built-in names, those of installed packages, and the form module:Name."""
     install(tmp_path, "door-c", {"seed_rl.test_toys": {"top": "door_c:top"}})
     monkeypatch.syspath_prepend(tmp_path)
     wanted = "^toy: expected one of 'ball', 'kite', 'top', or module:Name, got 'drum'$"
@@ -45,19 +45,19 @@ def test_unknown_name_is_refused_with_those_there_are(
 
 @pytest.mark.parametrize("name", ["", ":", "a:", ":b", "a:b:c", "a b:c", "a..b:c", "./a.py:c"])
 def test_name_of_another_form_is_refused(name: str) -> None:
-    """Before anything is imported."""
+    """The refusal comes before any import."""
     with pytest.raises(ConfigError, match="^toy: expected one of 'ball', 'kite', or module:Name"):
         check_name(TOYS, name)
 
 
 @pytest.mark.parametrize("name", ["ball", "no_such_module:Thing"])
 def test_name_is_checked_without_an_import(name: str) -> None:
-    """Flags are parsed before anything heavy is loaded."""
+    """Flags are parsed before any heavy module is loaded."""
     check_name(TOYS, name)
 
 
 def test_name_of_two_packages_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names both; module:Name says which is meant."""
+    """The message names both packages, and says that module:Name tells them apart."""
     for package in ("door-d", "door-e"):
         directory = tmp_path / package
         install(directory, package, {"seed_rl.test_toys": {"top": "x:y"}})
@@ -68,7 +68,7 @@ def test_name_of_two_packages_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("module", ["no_such_module", "no_such_module.sub", "json.no_such_part"])
 def test_module_that_is_not_there_is_named(module: str) -> None:
-    """With Python's own reason."""
+    """The error holds Python's own reason."""
     with pytest.raises(ConfigError) as caught:
         load(TOYS, f"{module}:x")
     assert str(caught.value).startswith("toy: expected a module in the current folder, on PYTHON")
@@ -86,7 +86,7 @@ def test_module_that_is_not_there_is_named(module: str) -> None:
 def test_what_a_module_raises_is_shown_where_it_was_raised(
     source: str, shown: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The author of the module must see the line, and none of the import's own."""
+    """The author of the module sees the line, and no frame of the import itself."""
     path = write_module(tmp_path, "door_f.py", source)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError) as caught:
@@ -101,7 +101,7 @@ def test_what_a_module_raises_is_shown_where_it_was_raised(
 def test_name_that_a_module_does_not_define_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the file that was searched: it may be another than the user thinks of."""
+    """The error names the file, which may be another than the user expects."""
     path = write_module(tmp_path, "door_g.py", "x = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError) as caught:

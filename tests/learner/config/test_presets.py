@@ -1,11 +1,11 @@
-"""What presets promise beyond being configs."""
+"""What the presets promise beyond being valid configs."""
 
 from learner.config.agent_config import R2D2Config
 from learner.config.presets import PRESETS
 
 
 def test_hard_memory_task_is_longer_than_a_sequence() -> None:
-    """Cue and answer never share one, so only the stored state can tell of the cue."""
+    """Cue and answer are never in one sequence, so only the stored state can hold the cue."""
     config = PRESETS["memory-hard-r2d2"].config
     assert isinstance(config.agent, R2D2Config)
     rows_from_cue_to_question = config.env.make_kwargs["length"] + 2
@@ -13,6 +13,6 @@ def test_hard_memory_task_is_longer_than_a_sequence() -> None:
 
 
 def test_memory_tasks_do_not_show_the_last_action() -> None:
-    """Who sees it can act the cue at once and repeat itself: no memory would be needed."""
+    """An agent that sees its last action could act the cue at once, and repeat it from there."""
     for name in ("memory-r2d2", "memory-hard-r2d2"):
         assert not PRESETS[name].config.network.see_last_step

@@ -1,4 +1,4 @@
-"""A learner's place among others: what torchrun says, and where each listens."""
+"""A learner's place among others: what torchrun says, and at which address each listens."""
 
 import pytest
 
@@ -10,7 +10,7 @@ MASTER = (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500"))
 
 
 def test_place_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it there is one learner."""
+    """Without torchrun there is one learner."""
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)
     assert place_from_environment() == Place(0, 1, 0)
@@ -21,7 +21,7 @@ def test_place_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("rank", "size"), [("2", "2"), ("-1", "2"), ("one", "2"), ("0", "")])
 def test_impossible_place_is_refused(monkeypatch: pytest.MonkeyPatch, rank: str, size: str) -> None:
-    """By the name of the variable."""
+    """The error names the environment variable."""
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", size)
     with pytest.raises(ConfigError, match="^(RANK|WORLD_SIZE): expected"):
@@ -32,7 +32,7 @@ def test_impossible_place_is_refused(monkeypatch: pytest.MonkeyPatch, rank: str,
 def test_learners_that_could_not_find_each_other_are_refused(
     monkeypatch: pytest.MonkeyPatch, missing: str, _: str
 ) -> None:
-    """Whoever sets the places by hand has to say where they meet."""
+    """A user who sets the places by hand must also set the address where they meet."""
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), *MASTER):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv(missing)
@@ -50,13 +50,13 @@ def test_learners_that_could_not_find_each_other_are_refused(
     ],
 )
 def test_learners_of_a_machine_listen_side_by_side(address: str, expected: str) -> None:
-    """The first at the address itself, whatever its place among all."""
+    """The first listens at the address itself, at any place among all learners."""
     assert local_address(address, Place(6, 8, 2)) == expected
     assert local_address(address, Place(4, 8, 0)) == address
 
 
 def test_several_learners_want_a_run_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named after the time, each would have its own."""
+    """A directory named after the time would differ between learners."""
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), *MASTER):
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match="^run_dir: expected one for all learners"):

@@ -1,4 +1,4 @@
-"""Who waits for whom where acting and training have a stream each.
+"""The order of acting and training, each on a stream of its own.
 
 On a CPU by clocks that know what is certain to be done before what; on a GPU for real.
 """
@@ -17,7 +17,7 @@ NO_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA devi
 
 
 def network(size: int = 2) -> nn.Linear:
-    """Returns one whose weights are all 0."""
+    """Returns a network whose weights are all 0."""
     linear = nn.Linear(size, size)
     for parameter in linear.parameters():
         nn.init.zeros_(parameter)
@@ -25,7 +25,7 @@ def network(size: int = 2) -> nn.Linear:
 
 
 def test_cpu_has_no_streams() -> None:
-    """Nothing is asked of the device there that a plain call would not ask."""
+    """On a CPU no call to the device is made beyond the plain ones."""
     streams = make_streams(torch.device("cpu"))
     assert isinstance(streams, NoStreams)
     with streams.acting():
@@ -35,8 +35,7 @@ def test_cpu_has_no_streams() -> None:
 
 @pytest.mark.parametrize("rng_seed", range(20))
 def test_weights_are_written_and_read_in_turn(rng_seed: int) -> None:
-    """Whoever is asked first, and however often: a forward comes after the writing of its
-    weights, and the next writing after all forwards that read them."""
+    """A forward follows the writing of its weights, and comes before they are written again."""
     rng, streams = random.Random(rng_seed), ClockedStreams()
     weights = PublishedWeights(network(), network(), streams)
     trained = network()
@@ -66,7 +65,7 @@ def test_weights_are_written_and_read_in_turn(rng_seed: int) -> None:
 @pytest.mark.gpu
 @NO_CUDA
 def test_gpu_forwards_see_one_version_each() -> None:
-    """Both sides queue as fast as they can, and the device is slow."""
+    """Both sides queue work as fast as they can, on a slow device."""
     device = torch.device("cuda")
     streams = make_streams(device)
     size = 256
@@ -93,7 +92,7 @@ def test_gpu_forwards_see_one_version_each() -> None:
 @pytest.mark.gpu
 @NO_CUDA
 def test_gpu_keeps_what_is_given_to_training() -> None:
-    """It is dropped at once, and acting goes on making tensors of that size."""
+    """The tensors are dropped at once, and acting goes on making tensors of their size."""
     device = torch.device("cuda")
     streams, sums = make_streams(device), []
     for number in range(50):

@@ -5,7 +5,7 @@ from tests.learner.builders import numbered_unrolls, numbers_of
 
 
 def test_window_slides_over_batches() -> None:
-    """The table in its docstring: each batch is trained on as often as the window is wide."""
+    """Each batch is trained on as often as the window is wide, as in the table of the docstring."""
     recent = RecentBatches(3)
     a, b, c, d = (numbered_unrolls([n, n + 1]) for n in (10, 20, 30, 40))
     assert numbers_of(recent.add(a)) == [10, 11]
@@ -15,7 +15,7 @@ def test_window_slides_over_batches() -> None:
 
 
 def test_window_of_one_passes_batches_on() -> None:
-    """As they are, without a copy."""
+    """The batches are returned as they are, without a copy."""
     recent, batch = RecentBatches(1), numbered_unrolls([1, 2])
     recent.add(numbered_unrolls([7]))
     assert recent.add(batch) is batch

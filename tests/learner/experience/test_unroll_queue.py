@@ -18,13 +18,13 @@ from tests.learner.builders import (
 
 
 def watched(queue: UnrollQueue) -> WatchedCondition:
-    """Makes `queue` tell when a thread begins to wait in it."""
+    """Replaces the condition of `queue` by one that tells when a thread waits on it."""
     queue._changed = condition = WatchedCondition()
     return condition
 
 
 def start_put(queue: UnrollQueue, numbers: list[int], *, blocks: bool) -> Future[None]:
-    """Puts on the other thread; returns when it has begun to wait, or has finished."""
+    """Puts on another thread, and returns when that thread waits or has finished."""
     condition = watched(queue)
     putting = in_thread(queue.put, numbered_unrolls(numbers))
     if blocks:
@@ -35,7 +35,7 @@ def start_put(queue: UnrollQueue, numbers: list[int], *, blocks: bool) -> Future
 
 
 def start_get(queue: UnrollQueue, count: int) -> Future[Unrolls]:
-    """Gets on the other thread, which has begun to wait."""
+    """Gets on another thread, and returns when that thread waits."""
     condition = watched(queue)
     getting = in_thread(queue.get, count)
     assert condition.somebody_waits.wait(TIMEOUT_S)
@@ -43,7 +43,7 @@ def start_get(queue: UnrollQueue, count: int) -> Future[Unrolls]:
 
 
 def test_put_blocks_while_full_and_goes_on_after_get() -> None:
-    """This pause of inference is what bounds the policy lag."""
+    """The pause of inference bounds the policy lag."""
     queue = UnrollQueue(2)
     queue.put(numbered_unrolls([1, 2]))
     putting = start_put(queue, [3], blocks=True)
@@ -55,7 +55,7 @@ def test_put_blocks_while_full_and_goes_on_after_get() -> None:
 
 
 def test_get_blocks_until_a_whole_batch_is_there() -> None:
-    """Never fewer unrolls than asked for."""
+    """It never returns fewer unrolls than asked for."""
     queue = UnrollQueue(3)
     queue.put(numbered_unrolls([1, 2]))
     getting = start_get(queue, 3)
@@ -65,8 +65,8 @@ def test_get_blocks_until_a_whole_batch_is_there() -> None:
     assert len(queue) == 0
 
 
-def test_batches_are_exact_and_in_order_whatever_the_groups() -> None:
-    """Parts of any size in, B at a time out, nothing lost, doubled or swapped."""
+def test_batches_are_exact_and_in_order_for_groups_of_any_size() -> None:
+    """No unroll is lost, doubled or swapped."""
     rng, queue = random.Random(0), UnrollQueue(10)
     put, got = 0, []
     while len(got) < 500:
@@ -81,7 +81,7 @@ def test_batches_are_exact_and_in_order_whatever_the_groups() -> None:
 
 
 def test_group_larger_than_the_room_left_never_deadlocks() -> None:
-    """One unroll short of a batch and a large group to come: the trainer needs part of it."""
+    """The queue is one unroll short of a batch, so the trainer needs a part of the group."""
     queue = UnrollQueue(4)
     queue.put(numbered_unrolls([1, 2, 3]))
     start_put(queue, [4, 5, 6, 7, 8, 9], blocks=False)
@@ -119,8 +119,8 @@ def test_close_wakes_a_waiting_get() -> None:
         getting.result(TIMEOUT_S)
 
 
-def test_closed_queue_gives_and_takes_nothing() -> None:
-    """Not even what was in it: its weights will be saved, and it acted on older ones."""
+def test_closed_queue_refuses_put_and_get() -> None:
+    """Unrolls that still wait are dropped, since older weights than the saved ones acted."""
     queue = UnrollQueue(2)
     queue.put(numbered_unrolls([1]))
     queue.close()
@@ -131,7 +131,7 @@ def test_closed_queue_gives_and_takes_nothing() -> None:
 
 
 def test_threads_exchange_everything_in_order() -> None:
-    """Producer and consumer at full speed through a queue of three."""
+    """A producer and a consumer at full speed share a queue of three."""
     queue = UnrollQueue(3)
 
     def produce() -> None:

@@ -1,4 +1,4 @@
-"""Policy and value: acting step by step and training on unrolls are the same function."""
+"""Policy and value: acting step by step and training on unrolls compute the same function."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ CONFIGS = [
 
 
 def name_of(config: NetworkConfig) -> str:
-    """Returns a test's id."""
+    """Returns the id of a parametrised test."""
     last = "-last_step" if config.see_last_step else ""
     return f"lstm{config.lstm_size}-stack{config.frame_stack}{last}"
 
@@ -43,7 +43,7 @@ def make_network(config: NetworkConfig) -> ActorCritic:
 
 
 def random_state(network: ActorCritic, generator: torch.Generator) -> State:
-    """Returns a state that matters, of the dtypes of the initial one."""
+    """Returns a state that is not zero, with the dtypes of the initial one."""
     initial = network.initial_state(B)
     rows = random_rows(SPEC, 1, B, generator)
     state: State = {}
@@ -58,13 +58,13 @@ def random_state(network: ActorCritic, generator: torch.Generator) -> State:
 
 
 def row(rows: Rows, t: int) -> Rows:
-    """Returns row t, T = 1."""
+    """Returns row t, with T = 1."""
     return map_tensors(lambda x: x[t : t + 1], rows)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=name_of)
 def test_step_by_step_equals_unrolled(config: NetworkConfig) -> None:
-    """Logits, values and the state after the last row, over random episode starts."""
+    """Logits, values and the last state are equal, over random episode starts."""
     network, generator = make_network(config), seeded(1)
     state = random_state(network, generator)
     rows = random_rows(SPEC, T, B, generator)
@@ -82,7 +82,7 @@ def test_step_by_step_equals_unrolled(config: NetworkConfig) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=name_of)
 def test_environments_do_not_see_each_other(config: NetworkConfig) -> None:
-    """One by itself gives what it gives in the batch: any composition of batches will do."""
+    """An environment alone gives what it gives in a batch, so batches may be mixed freely."""
     network, generator = make_network(config), seeded(2)
     state = random_state(network, generator)
     rows = random_rows(SPEC, T, B, generator)
@@ -110,14 +110,14 @@ def test_first_row_depends_on_its_observation_alone(config: NetworkConfig) -> No
 
 
 def changed(network: ActorCritic, rows: Rows, other: Rows) -> Tensor:
-    """Returns bool [T, B]: where the two give different logits."""
+    """Returns bool [T, B], true where the two give different logits."""
     state = network.initial_state(B)
     return (network(rows, state)[0].logits != network(other, state)[0].logits).any(-1)
 
 
 @pytest.mark.parametrize("see_last_step", [True, False])
 def test_last_step_is_seen_where_asked_for(see_last_step: bool) -> None:
-    """Previous action and reward at every row but the first of an episode, or nowhere."""
+    """The network sees previous action and reward at every row but the first of an episode."""
     network = make_network(NetworkConfig(hidden_sizes=(8,), see_last_step=see_last_step))
     rows = random_rows(SPEC, T, B, seeded(4))
     wanted = ~rows.is_first & see_last_step
@@ -128,7 +128,7 @@ def test_last_step_is_seen_where_asked_for(see_last_step: bool) -> None:
 
 
 def test_every_leaf_is_seen() -> None:
-    """Images, vectors and discrete values are read side by side."""
+    """The network reads images, vectors and discrete values side by side."""
     network, generator = make_network(NetworkConfig(hidden_sizes=(8,))), seeded(5)
     rows, other = (random_rows(SPEC, T, B, generator) for _ in range(2))
     for index in range(len(SPEC.observations)):
@@ -140,7 +140,7 @@ def test_every_leaf_is_seen() -> None:
 
 
 def test_initial_state_names_what_is_carried() -> None:
-    """Zeros of the right shape and dtype; a network without memory carries nothing."""
+    """The state holds zeros of the right shape and dtype; without memory it is empty."""
     network = make_network(NetworkConfig(lstm_size=5, frame_stack=3))
     state = network.initial_state(7)
     assert {name: (x.dtype, tuple(x.shape)) for name, x in state.items()} == {
@@ -155,7 +155,7 @@ def test_initial_state_names_what_is_carried() -> None:
 
 
 def test_gradient_reaches_every_parameter() -> None:
-    """Nothing is built that is not used."""
+    """The network has no parameter that it does not use."""
     config = dataclasses.replace(CONFIGS[-1], frame_stack=2)
     network = make_network(config)
     output, _ = network(random_rows(SPEC, T, B, seeded(6)), network.initial_state(B))

@@ -1,4 +1,4 @@
-"""Networks on a core: the core is the one that is named, and weights on disk stay readable."""
+"""Networks on a core: the config names the core, and older weights stay readable."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ CONFIG = NetworkConfig(torso="small_conv", hidden_sizes=(8,), lstm_size=5, cente
 
 
 class Sums(Torso):
-    """A torso of another package: the sum over each frame of the stack."""
+    """A torso of another package: the sum of each frame of the stack."""
 
     def __init__(self, leaf: ArraySpec, config: NetworkConfig) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Sums(Torso):
 
 
 class Rewards(Core):
-    """A core of another package: sees the reward alone, and has no memory."""
+    """A core of another package that sees only the reward and has no memory."""
 
     output_size = 1
 
@@ -59,12 +59,12 @@ class Rewards(Core):
 
 
 def name_of(cls: type) -> str:
-    """Returns what `--torso` calls a class of this module."""
+    """Returns the name that `--torso` takes for a class of this module."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def test_torso_of_another_package_reads_every_leaf() -> None:
-    """In the built-in core, with the frame stack and the LSTM as for a built-in torso."""
+    """The built-in core uses it with frame stack and LSTM, as it does a built-in torso."""
     core = make_core(SPEC, NetworkConfig(torso=name_of(Sums), frame_stack=3))
     assert isinstance(core, TorsoCore)
     assert [(type(t).__name__, vars(t)["name"]) for t in core.torsos] == [
@@ -78,7 +78,7 @@ def test_torso_of_another_package_reads_every_leaf() -> None:
 
 
 def test_core_of_another_package_takes_the_place_of_the_built_in_one() -> None:
-    """Heads read its features; burn-in and statistics need not be defined."""
+    """The heads read its features; it need not define burn-in and statistics."""
     network = ActorCritic(SPEC, NetworkConfig(torso=name_of(Rewards)))
     assert type(network.core).__name__ == "Rewards"
     rows = random_rows(SPEC, 4, 2, seeded())
@@ -91,7 +91,7 @@ def test_core_of_another_package_takes_the_place_of_the_built_in_one() -> None:
 def test_torso_of_an_installed_package_is_found_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the package's entry point."""
+    """The name is that of the package's entry point."""
     install(tmp_path, "far-nets", {"seed_rl.torsos": {"rewards": name_of(Rewards)}})
     monkeypatch.syspath_prepend(tmp_path)
     core = make_core(SPEC, NetworkConfig(torso="rewards"))
@@ -99,15 +99,15 @@ def test_torso_of_an_installed_package_is_found_by_its_name(
 
 
 @pytest.mark.parametrize("name", ["collections:OrderedDict", "torch.nn:Linear", "math:pi"])
-def test_what_is_neither_torso_nor_core_is_refused(name: str) -> None:
-    """Before it is built."""
+def test_class_that_is_neither_torso_nor_core_is_refused(name: str) -> None:
+    """The class is refused before it is built."""
     wanted = f"^torso: expected a class derived from Torso or Core .* got {name}, "
     with pytest.raises(ConfigError, match=wanted):
         make_core(SPEC, NetworkConfig(torso=name))
 
 
 def test_names_of_saved_weights_stay() -> None:
-    """Checkpoints of earlier runs are read by them."""
+    """Checkpoints of earlier runs are read by these names."""
     assert set(ActorCritic(SPEC, CONFIG).state_dict()) == {
         "core.torsos.0.image.center.mean",
         "core.torsos.0.image.center.count",
@@ -130,7 +130,7 @@ def test_names_of_saved_weights_stay() -> None:
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "r2d2"])
 def test_weights_saved_before_networks_held_a_core_are_read(algorithm: str) -> None:
-    """Their names had no "core."; R2D2's networks are one level deeper."""
+    """Their names have no "core.", and R2D2's networks are one level deeper."""
 
     def build() -> nn.Module:
         if algorithm == "vtrace":

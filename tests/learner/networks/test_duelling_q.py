@@ -38,7 +38,7 @@ def make_network(config: str = "everything", head_size: int = 6) -> DuellingQ:
 @pytest.mark.parametrize("head_size", [0, 6])
 @pytest.mark.parametrize("config", CONFIGS)
 def test_step_by_step_equals_unrolled(config: str, head_size: int) -> None:
-    """Q values and the state after the last row, over random episode starts."""
+    """Q values and the last state are equal, over random episode starts."""
     network = make_network(config, head_size)
     rows = random_rows(SPEC, T, B, seeded(1))
     state = network.initial_state(B)
@@ -58,7 +58,7 @@ def test_step_by_step_equals_unrolled(config: str, head_size: int) -> None:
 def test_mean_is_the_value_and_differences_are_those_of_the_advantages(
     config: str, head_size: int
 ) -> None:
-    """Q(a) = V + A(a) - mean A, with both heads behind the same features."""
+    """Q(a) = V + A(a) - mean A, where both heads read the same features."""
     network = make_network(config, head_size)
     rows, state = random_rows(SPEC, T, B, seeded(2)), network.initial_state(B)
     q_values, _ = network(rows, state)
@@ -71,7 +71,7 @@ def test_mean_is_the_value_and_differences_are_those_of_the_advantages(
 
 @torch.no_grad()
 def test_constant_added_to_the_advantages_changes_nothing() -> None:
-    """What is common to all actions belongs to the value."""
+    """A part that all actions share belongs to the value."""
     network, rows = make_network(), random_rows(SPEC, T, B, seeded(3))
     before, _ = network(rows, network.initial_state(B))
     output = network.advantage_head[-1]
@@ -82,7 +82,7 @@ def test_constant_added_to_the_advantages_changes_nothing() -> None:
 
 
 def test_heads_have_one_hidden_layer_of_the_size_given_or_none() -> None:
-    """ReLU between two linear layers, or one linear layer."""
+    """A head is ReLU between two linear layers, or one linear layer."""
     for head, num_outputs in (("value_head", 1), ("advantage_head", NUM_ACTIONS)):
         hidden, relu, output = getattr(make_network("mlp", 7), head)
         assert isinstance(relu, nn.ReLU)
@@ -93,7 +93,7 @@ def test_heads_have_one_hidden_layer_of_the_size_given_or_none() -> None:
 
 @pytest.mark.parametrize("head_size", [0, 64])
 def test_values_start_near_zero(head_size: int) -> None:
-    """Whatever the torso says: the first targets are the rewards."""
+    """The first targets are then the rewards, for any output of the torso."""
     torch.manual_seed(0)
     network = DuellingQ(SPEC, CONFIGS["mlp"], head_size)
     q_values, _ = network(random_rows(SPEC, T, B, seeded(4)), {})
@@ -102,7 +102,7 @@ def test_values_start_near_zero(head_size: int) -> None:
 
 @pytest.mark.parametrize("head_size", [0, 6])
 def test_gradient_reaches_every_parameter(head_size: int) -> None:
-    """Nothing is built that is not used."""
+    """The network has no parameter that it does not use."""
     network = make_network(head_size=head_size)
     q_values, _ = network(random_rows(SPEC, T, B, seeded(5)), network.initial_state(B))
     q_values.square().sum().backward()

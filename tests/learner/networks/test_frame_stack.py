@@ -11,7 +11,7 @@ B, SHAPE = 4, (2, 3)
 
 
 def literal_stack(context: Tensor, frames: Tensor, is_first: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns what `stack_frames` computes, one environment and one row at a time."""
+    """Returns the result of `stack_frames`, one environment and one row at a time."""
     size = context.shape[1] + 1
     stacked = torch.zeros(*frames.shape[:2], size, *frames.shape[2:], dtype=frames.dtype)
     following = context.clone()
@@ -29,7 +29,7 @@ def literal_stack(context: Tensor, frames: Tensor, is_first: Tensor) -> tuple[Te
 
 
 def random_frames(num_rows: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-    """Returns [T, B, *SHAPE] without zeros, which are the padding."""
+    """Returns [T, B, *SHAPE] without zeros, which stand for padding."""
     values = torch.randint(1, 200, (num_rows, B, *SHAPE), generator=generator)
     return values.to(dtype)
 
@@ -38,7 +38,7 @@ def random_frames(num_rows: int, generator: torch.Generator, dtype: torch.dtype)
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 9])
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_stack_equals_literal_loop(size: int, num_rows: int, dtype: torch.dtype) -> None:
-    """Fewer rows than the stack holds, and more; episodes start at random rows."""
+    """The stack holds more or fewer rows than there are, and episodes start at random rows."""
     generator = seeded(size)
     for probability in (0.0, 0.3, 1.0):
         context = random_frames(size - 1, generator, dtype).transpose(0, 1)
@@ -53,7 +53,7 @@ def test_stack_equals_literal_loop(size: int, num_rows: int, dtype: torch.dtype)
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_rows_one_by_one_equal_one_call(size: int) -> None:
-    """Acting has T = 1, training T + 1: the context carries over every border."""
+    """Acting has T = 1 and training T + 1; the context carries frames over every border."""
     generator = seeded(size)
     context = torch.zeros(B, size - 1, *SHAPE)
     frames, is_first = random_frames(12, generator, torch.float32), random_flags((12, B), generator)
@@ -79,7 +79,7 @@ def test_stack_equals_the_drawing_of_its_docstring() -> None:
 
 
 def test_bool_frames_can_be_stacked() -> None:
-    """MinAtar's planes are flags."""
+    """MinAtar's planes are bool."""
     generator = seeded()
     context = random_flags((B, 2, *SHAPE), generator)
     frames = random_flags((5, B, *SHAPE), generator)
@@ -90,8 +90,8 @@ def test_bool_frames_can_be_stacked() -> None:
     assert torch.equal(following, expected_following)
 
 
-def test_one_environment_starting_anew_leaves_the_others_alone() -> None:
-    """A mask for each of them, not one for the batch."""
+def test_reset_of_one_environment_leaves_the_others_alone() -> None:
+    """Each environment has its own mask."""
     frames = torch.arange(1, 7).reshape(3, 2)
     is_first = torch.tensor([[False, False], [True, False], [False, False]])
     stacked, _ = stack_frames(torch.tensor([[10], [20]]), frames, is_first)
@@ -100,7 +100,7 @@ def test_one_environment_starting_anew_leaves_the_others_alone() -> None:
 
 
 def test_frame_that_is_not_finite_ends_with_its_episode() -> None:
-    """0 times infinity is no 0."""
+    """A product with 0 would not remove it, since 0 times infinity is NaN."""
     frames = torch.tensor([[torch.inf], [torch.nan], [1.0], [2.0]])
     is_first = torch.tensor([[False], [False], [True], [False]])
     stacked, following = stack_frames(torch.tensor([[torch.inf, torch.nan]]), frames, is_first)

@@ -1,4 +1,4 @@
-"""Torsos in bfloat16: nearly the same losses and gradients, and float32 all around them."""
+"""Torsos in bfloat16: losses and gradients stay close, and all else is float32."""
 
 import dataclasses
 
@@ -31,21 +31,21 @@ BFLOAT16 = dataclasses.replace(FLOAT32, precision="bfloat16")
 
 
 def make_agent(name: str, network: NetworkConfig) -> Agent:
-    """Returns a small one."""
+    """Returns a small agent."""
     if name == "vtrace":
         return VTraceAgent(SPEC, network, VTraceConfig(unroll_length=4))
     return R2D2Agent(SPEC, network, R2D2Config(sequence_length=4, burn_in=2, head_size=8))
 
 
 def unrolls_for(agent: Agent) -> Unrolls:
-    """Returns a batch, as replay or the queue would give it."""
+    """Returns a batch as replay or the queue returns it."""
     num_rows = 5 if isinstance(agent, VTraceAgent) else 7
     state = agent.initial_state(B, torch.device("cpu"))
     return random_unrolls(SPEC, num_rows, B, state, seeded())
 
 
 def loss_and_gradient(agent: Agent, network: nn.Module) -> tuple[Tensor, Tensor]:
-    """Returns the loss of a batch, and all gradients one behind the other."""
+    """Returns the loss of a batch, and all its gradients joined in one tensor."""
     unrolls = unrolls_for(agent)
     weights = None if isinstance(agent, VTraceAgent) else torch.ones(B)
     network.zero_grad()
@@ -58,7 +58,7 @@ def loss_and_gradient(agent: Agent, network: nn.Module) -> tuple[Tensor, Tensor]
 
 @pytest.mark.parametrize("name", ["vtrace", "r2d2"])
 def test_loss_and_gradient_are_nearly_those_of_float32(name: str) -> None:
-    """The torsos round to 8 bits; nothing else does."""
+    """Only the torsos round to 8 bits."""
     plain, rounded = make_agent(name, FLOAT32), make_agent(name, BFLOAT16)
     network, twin = (with_random_weights(a.build_network()) for a in (plain, rounded))
     expected_loss, expected = loss_and_gradient(plain, network)
@@ -72,7 +72,7 @@ def test_loss_and_gradient_are_nearly_those_of_float32(name: str) -> None:
 @pytest.mark.parametrize("name", ["vtrace", "r2d2"])
 @torch.inference_mode()
 def test_what_acting_records_is_float32(name: str) -> None:
-    """Outputs of the policy and the state, which would lose a little more every step."""
+    """Policy outputs and state are float32, since rounding errors of the state would add up."""
     agent = make_agent(name, BFLOAT16)
     network = with_random_weights(agent.build_network())
     inputs = ActInput(
@@ -90,6 +90,6 @@ def test_what_acting_records_is_float32(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["vtrace", "r2d2"])
 def test_network_takes_the_weights_of_another_precision(name: str) -> None:
-    """A run may be resumed in either, and its checkpoint evaluated in either."""
+    """A run may be resumed, and its checkpoint evaluated, in either precision."""
     plain, rounded = (make_agent(name, c).build_network() for c in (FLOAT32, BFLOAT16))
     rounded.load_state_dict(with_random_weights(plain).state_dict())

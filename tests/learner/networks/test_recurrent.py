@@ -1,4 +1,4 @@
-"""The resetting LSTM against a loop that zeroes its state by hand."""
+"""The resetting LSTM against a loop that sets its state to zero."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ B, F, H = 5, 3, 4
 
 
 def make_lstm() -> ResettingLSTM:
-    """Returns one whose weights are the same each time."""
+    """Returns an LSTM whose weights are the same each time."""
     torch.manual_seed(0)
     return ResettingLSTM(F, H)
 
@@ -19,7 +19,7 @@ def make_lstm() -> ResettingLSTM:
 def row_by_row(
     lstm: nn.LSTM, inputs: Tensor, hidden: Tensor, cell: Tensor, is_first: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what `ResettingLSTM` computes, one environment and one row at a time."""
+    """Returns the result of `ResettingLSTM`, one environment and one row at a time."""
     outputs = torch.zeros(*inputs.shape[:2], H)
     hiddens, cells = [], []
     for b in range(inputs.shape[1]):
@@ -35,7 +35,7 @@ def row_by_row(
 
 
 def random_inputs(num_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns inputs [T, B, F] and a state [B, H] that matters."""
+    """Returns inputs [T, B, F] and a state [B, H] that is not zero."""
     return (
         torch.randn(num_rows, B, F, generator=generator),
         torch.randn(B, H, generator=generator),
@@ -46,7 +46,7 @@ def random_inputs(num_rows: int, generator: torch.Generator) -> tuple[Tensor, Te
 @pytest.mark.parametrize("probability", [0.0, 0.15, 0.6, 1.0])
 @pytest.mark.parametrize("num_rows", [1, 2, 11])
 def test_lstm_equals_loop_with_manual_resets(num_rows: int, probability: float) -> None:
-    """Outputs and last state, however often episodes start, also at row 0."""
+    """Outputs and last state agree for any number of episode starts, also at row 0."""
     generator, lstm = seeded(num_rows), make_lstm()
     for _ in range(3):
         inputs, hidden, cell = random_inputs(num_rows, generator)
@@ -59,7 +59,7 @@ def test_lstm_equals_loop_with_manual_resets(num_rows: int, probability: float) 
 
 @pytest.mark.parametrize("probability", [0.0, 0.05, 0.3])
 def test_gradients_equal_those_of_loop_with_manual_resets(probability: float) -> None:
-    """Of weights, inputs and the state before, whichever way the rows are run."""
+    """This holds for the gradients of weights, inputs and the state before."""
     gradients = []
     for run in (ResettingLSTM.forward, lambda lstm, *given: row_by_row(lstm.lstm, *given)):
         generator, lstm = seeded(3), make_lstm()
@@ -67,7 +67,7 @@ def test_gradients_equal_those_of_loop_with_manual_resets(probability: float) ->
         is_first = random_flags((12, B), generator, probability)
         leaves = [x.requires_grad_() for x in (*given, *lstm.parameters())]
         results = run(lstm, *given, is_first)
-        # Every number of the results counts, each with a weight of its own.
+        # Every number of the results has a weight of its own in the loss.
         loss = torch.stack(
             [(x * torch.randn(x.shape, generator=seeded(9))).sum() for x in results]
         ).sum()
@@ -79,7 +79,7 @@ def test_gradients_equal_those_of_loop_with_manual_resets(probability: float) ->
 
 
 def test_rows_one_by_one_equal_one_call() -> None:
-    """Acting and training give the same."""
+    """Acting row by row and training on all rows give the same."""
     generator, lstm = seeded(), make_lstm()
     inputs, hidden, cell = random_inputs(9, generator)
     is_first = random_flags((9, B), generator)
@@ -94,7 +94,7 @@ def test_rows_one_by_one_equal_one_call() -> None:
 
 
 def test_no_gradient_crosses_the_start_of_an_episode() -> None:
-    """What came before it cannot have helped."""
+    """Rows before the start of an episode have no influence on it."""
     lstm = make_lstm()
     inputs, hidden, cell = random_inputs(6, seeded())
     inputs.requires_grad_()
@@ -108,7 +108,7 @@ def test_no_gradient_crosses_the_start_of_an_episode() -> None:
 
 
 def test_batch_without_resets_runs_as_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And every start of an episode costs one more, however many start at that row."""
+    """Each row at which episodes start costs one more call, for any number of starts in it."""
     lstm, calls = make_lstm(), []
     forward = lstm.lstm.forward
 
@@ -128,7 +128,7 @@ def test_batch_without_resets_runs_as_one_call(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_state_that_overflowed_ends_with_its_episode() -> None:
-    """0 times infinity is no 0: it would stay with the slot for ever."""
+    """A product with 0 would not do: 0 times infinity is NaN, which would stay in the slot."""
     lstm = make_lstm()
     inputs, hidden, cell = random_inputs(3, seeded())
     is_first = torch.zeros(3, B, dtype=torch.bool)
@@ -141,7 +141,7 @@ def test_state_that_overflowed_ends_with_its_episode() -> None:
 
 
 def test_forget_bias_moves_the_forget_gates_and_nothing_else() -> None:
-    """Seen through the cell: what is kept of it grows, what is written to it does not."""
+    """More of the cell is kept, and no more is written to it than before."""
 
     def next_cell(forget_bias: float, cell: float) -> Tensor:
         torch.manual_seed(0)

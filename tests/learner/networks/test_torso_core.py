@@ -1,4 +1,4 @@
-"""The built-in core: burn-in carries the state on, as a forward of all rows would."""
+"""The built-in core: burn-in gives the state that a forward of all rows has."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ T, B = 8, 3
 @pytest.mark.parametrize("frame_stack", [1, 3])
 @pytest.mark.parametrize("lstm_size", [0, 5])
 def test_advance_gives_the_state_to_go_on_from(lstm_size: int, frame_stack: int) -> None:
-    """Rows split anywhere give the features of one long run, without gradient before."""
+    """Rows may be split anywhere; the features are equal, and burn-in rows get no gradient."""
     config = NetworkConfig(hidden_sizes=(8,), lstm_size=lstm_size, frame_stack=frame_stack)
     spec = env_spec(SCREEN, SPEED)
     core = with_random_weights(TorsoCore(spec, config))
@@ -48,7 +48,7 @@ def test_advance_gives_the_state_to_go_on_from(lstm_size: int, frame_stack: int)
 
 
 def test_advance_without_an_lstm_runs_no_torso() -> None:
-    """Nothing that a torso says is carried on."""
+    """The output of a torso has no influence on the state."""
     spec = env_spec(SPEED)
     core = TorsoCore(spec, NetworkConfig(frame_stack=3))
 
@@ -61,7 +61,7 @@ def test_advance_without_an_lstm_runs_no_torso() -> None:
 
 
 def test_last_action_is_seen_only_where_actions_can_be_counted() -> None:
-    """It is fed one-hot."""
+    """The last action is an input in one-hot form."""
     action = ArraySpec(name="action", dtype="float32", shape=(2,))
     spec = dataclasses.replace(env_spec(), action=action)
     TorsoCore(spec, NetworkConfig())

@@ -1,4 +1,4 @@
-"""Which network reads which observation, and how it is laid out and scaled."""
+"""Which network reads which observation, and how images are laid out and scaled."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ READABLE = {
 @pytest.mark.parametrize("frame_stack", [1, 3])
 @pytest.mark.parametrize("name", READABLE)
 def test_auto_reads_every_kind_of_leaf(name: str, frame_stack: int) -> None:
-    """[N, S, *shape] -> float32 [N, output_size], finite, and different for different input."""
+    """Outputs are float32 [N, output_size], finite, and differ for different inputs."""
     spec, config = READABLE[name], NetworkConfig(frame_stack=frame_stack)
     torso = make_torso(spec, config)
     frames = random_leaf(spec, (6, frame_stack), seeded())
@@ -52,7 +52,7 @@ def test_auto_reads_every_kind_of_leaf(name: str, frame_stack: int) -> None:
 
 @pytest.mark.parametrize("kind", TORSOS.built_in)
 def test_every_torso_reads_an_atari_screen(kind: str) -> None:
-    """Four frames of 84 x 84 bytes."""
+    """The screen is four frames of 84 x 84 bytes."""
     spec = leaf("uint8", 84, 84)
     config = NetworkConfig(torso=kind, frame_stack=4, hidden_sizes=(8,))
     torso = make_torso(spec, config)
@@ -81,14 +81,14 @@ def test_published_networks_have_their_published_layers(
     expected: list[tuple[int, tuple[int, ...], tuple[int, ...]]],
     dense: int,
 ) -> None:
-    """Mnih et al. 2015; Espeholt et al. 2018, figure 3."""
+    """The layers are those of Mnih et al. 2015, and of Espeholt et al. 2018, figure 3."""
     torso = make_torso(leaf("uint8", 84, 84), NetworkConfig(torso=kind, frame_stack=4))
     assert kernels(torso) == expected
     assert torso.output_size == dense
 
 
 def test_impala_deep_shrinks_the_screen_threefold() -> None:
-    """84 -> 42 -> 21 -> 11: 3,872 features into the dense layer, as published."""
+    """84 -> 42 -> 21 -> 11 gives the published 3,872 features into the dense layer."""
     torso = make_torso(leaf("uint8", 84, 84), NetworkConfig(torso="impala_deep"))
     assert isinstance(torso, ConvTorso)
     assert torso.dense.in_features == 32 * 11 * 11
@@ -105,7 +105,7 @@ def plane_of(name: str, frames: torch.Tensor, frame: int, colour: int) -> torch.
     ("name", "colours"), [("HW", 1), ("HWC", 3), ("CHW", 3), ("bool_planes", 4), ("Atari", 1)]
 )
 def test_frames_and_colours_become_channels(name: str, colours: int) -> None:
-    """A stack of 2: newest frame last, colours of a frame together, rows and columns in place."""
+    """In a stack of 2 the newest frame is last, colours stay together, and pixels in place."""
     spec = READABLE[name]
     image = ImageInput(spec, 2, center=False)
     frames = random_leaf(spec, (3, 2), seeded())
@@ -121,7 +121,7 @@ def test_frames_and_colours_become_channels(name: str, colours: int) -> None:
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("name", ["HW", "HWC", "CHW"])
 def test_images_are_laid_out_as_asked_for(name: str, center: bool) -> None:
-    """Channels first or last in memory: the same numbers, of overlapping windows too."""
+    """Both layouts give the same numbers, also with overlapping windows."""
     spec = READABLE[name]
     image = ImageInput(spec, 2, center=center)
     history = random_leaf(spec, (4,), seeded())
@@ -137,7 +137,7 @@ def test_images_are_laid_out_as_asked_for(name: str, center: bool) -> None:
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("center", [False, True])
 def test_many_images_are_read_as_one_at_a_time(center: bool, channels_last: bool) -> None:
-    """A CPU takes some at a time: here 18, 18 and 4."""
+    """A CPU reads them in parts, here of 18, 18 and 4."""
     spec = leaf("uint8", 84, 84)
     image = ImageInput(spec, 4, center=center)
     frames = random_leaf(spec, (40, 4), seeded())
@@ -147,7 +147,7 @@ def test_many_images_are_read_as_one_at_a_time(center: bool, channels_last: bool
 
 
 def test_images_follow_the_layout_of_the_weights() -> None:
-    """Else every convolution of an update would convert its input first."""
+    """Else every convolution of an update would first convert its input."""
     torso = make_torso(READABLE["Atari"], NetworkConfig(torso="impala_shallow", frame_stack=4))
     assert isinstance(torso, ConvTorso)
     layouts = []
@@ -166,7 +166,7 @@ def test_images_follow_the_layout_of_the_weights() -> None:
     [("uint8", 255, 1.0), ("uint8", 51, 0.2), ("float32", 51, 51.0), ("bool", 1, 1.0)],
 )
 def test_only_bytes_are_scaled(dtype: str, value: int, expected: float) -> None:
-    """To [0, 1], images as well as vectors; the others have the scale they were given."""
+    """Bytes of images and vectors are scaled to [0, 1], and other dtypes stay as they are."""
     image = ImageInput(leaf(dtype, 4, 4), 1, center=False)
     frames = torch.full((1, 1, 4, 4), value).to(getattr(torch, dtype))
     assert image(frames).unique().tolist() == pytest.approx([expected])
@@ -177,7 +177,7 @@ def test_only_bytes_are_scaled(dtype: str, value: int, expected: float) -> None:
 
 @pytest.mark.parametrize("center", [False, True])
 def test_reading_an_image_leaves_it_unchanged(center: bool) -> None:
-    """The stored unroll is read again by the golden check."""
+    """The golden check reads the stored unroll again."""
     for dtype in ("float32", "uint8"):
         spec = leaf(dtype, 4, 5)
         frames = random_leaf(spec, (3, 2), seeded())
@@ -187,7 +187,7 @@ def test_reading_an_image_leaves_it_unchanged(center: bool) -> None:
 
 
 def test_discrete_values_are_one_hot() -> None:
-    """A number says nothing of order; each frame of a stack has its own part."""
+    """The values have no order; each frame of a stack has its own one-hot part."""
     torso = MLPTorso(leaf("int64", num_values=3), 2, (4,))
     first = torso.layers[0]
     assert isinstance(first, nn.Linear)
@@ -198,7 +198,7 @@ def test_discrete_values_are_one_hot() -> None:
 
 
 def test_mlp_has_the_layers_asked_for() -> None:
-    """A ReLU behind each."""
+    """There is a ReLU behind each layer."""
     torso = make_torso(leaf("float32", 4), NetworkConfig(hidden_sizes=(7, 5), frame_stack=3))
     assert isinstance(torso, MLPTorso)
     sizes = [(m.in_features, m.out_features) for m in torso.layers if isinstance(m, nn.Linear)]
@@ -207,7 +207,7 @@ def test_mlp_has_the_layers_asked_for() -> None:
 
 
 def test_auto_chooses_by_the_size_of_the_image() -> None:
-    """Strides of 4 and 2 would swallow a small one."""
+    """Strides of 4 and 2 would shrink a small image to nothing."""
     small = make_torso(leaf("uint8", 10, 10, 3), NetworkConfig())
     assert kernels(small) == [(16, (3, 3), (1, 1))]
     assert kernels(make_torso(leaf("uint8", 36, 40), NetworkConfig()))[0][1] == (8, 8)
@@ -216,7 +216,7 @@ def test_auto_chooses_by_the_size_of_the_image() -> None:
 
 
 def test_convolutional_torso_leaves_vectors_to_the_mlp() -> None:
-    """An image and a vector in one observation need both."""
+    """An observation with an image and a vector uses both torsos."""
     config = NetworkConfig(torso="impala_shallow", hidden_sizes=(9,))
     assert make_torso(leaf("float32", 4), config).output_size == 9
 
@@ -224,13 +224,13 @@ def test_convolutional_torso_leaves_vectors_to_the_mlp() -> None:
 @pytest.mark.parametrize("kind", ["impala_shallow", "nature"])
 @pytest.mark.parametrize("shape", [(10, 5), (84, 7), (4, 4, 3)])
 def test_image_too_small_for_the_kernels_is_refused(kind: str, shape: tuple[int, ...]) -> None:
-    """With the size found, so that the user knows what to change."""
+    """The error tells the size, so that the user knows what to change."""
     with pytest.raises(SpecError, match=rf"torso: expected .* got {shape[0]} x {shape[1]} pixels"):
         make_torso(leaf("uint8", *shape), NetworkConfig(torso=kind))
 
 
 def test_centred_pixels_lose_their_running_mean() -> None:
-    """(x - mean) / 128, the mean over every frame told of, all alike, in any layout."""
+    """Pixels become (x - mean) / 128, the mean over all frames so far, in any layout."""
     generator = seeded()
     for shape, channels_first in (((4, 5), (0, 1)), ((4, 5, 3), (2, 0, 1))):
         spec = leaf("uint8", *shape)
@@ -248,7 +248,7 @@ def test_centred_pixels_lose_their_running_mean() -> None:
 
 
 def test_reading_does_not_move_the_running_mean() -> None:
-    """In either mode: acting and training must see the same."""
+    """Acting and training must use the same mean, in training and in evaluation mode."""
     torso = make_torso(leaf("uint8", 5, 6), NetworkConfig(center_images=True))
     torso.update_statistics(torch.ones(4, 5, 6, dtype=torch.uint8))
     before = {name: x.clone() for name, x in torso.named_buffers()}
@@ -259,8 +259,8 @@ def test_reading_does_not_move_the_running_mean() -> None:
     assert before["image.center.count"].item() == 4
 
 
-def test_torsos_without_a_mean_take_no_note() -> None:
-    """Vectors, and images that are not centred."""
+def test_torsos_without_a_mean_ignore_statistics() -> None:
+    """This holds for vectors, and for images that are not centred."""
     for spec, config in (
         (leaf("float32", 4), NetworkConfig(center_images=True)),
         (leaf("uint8", 9, 9), NetworkConfig()),

@@ -1,4 +1,4 @@
-"""Totals of a run: each thread counts once; totals are reported, saved and restored."""
+"""Totals of a run: each thread's counts add up, and are reported, saved and restored."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +13,12 @@ from tests.learner.builders import TIMEOUT_S, in_thread
 
 
 def episode(episode_return: float, length: int = 10) -> Episode:
-    """Returns a game of the first environment."""
+    """Returns a game of environment 0."""
     return Episode(env=0, episode_return=episode_return, length=length)
 
 
 def test_totals_add_up() -> None:
-    """Env steps, learner steps and games since the start."""
+    """They count env steps, learner steps and games since the start."""
     counters = Counters()
     counters.add_env_steps(5)
     counters.add_env_steps(7)
@@ -30,7 +30,7 @@ def test_totals_add_up() -> None:
 
 
 def test_means_cover_the_games_since_the_last_report() -> None:
-    """Each game is in one report."""
+    """Each game is in one report only."""
     counters = Counters()
     counters.add_episode(episode(1.0, 10), is_eval=False)
     counters.add_episode(episode(4.0, 20), is_eval=False)
@@ -43,7 +43,7 @@ def test_means_cover_the_games_since_the_last_report() -> None:
 
 
 def test_means_weigh_the_games_that_they_are_taken_over() -> None:
-    """So that several learners' means can be merged."""
+    """The means of several learners can then be merged."""
     counters = Counters()
     for number in range(RETURN_WINDOW + 5):
         counters.add_episode(episode(number), is_eval=False)
@@ -63,7 +63,7 @@ def test_means_weigh_the_games_that_they_are_taken_over() -> None:
 
 
 def test_mean_over_no_game_is_absent() -> None:
-    """Never NaN, and never 0, which could be a score."""
+    """The mean is neither NaN nor 0, which could be a score."""
     counters = Counters()
     assert set(counters.report()) == {"env_steps", "learner_steps", "episodes"}
     counters.add_episode(episode(2.0), is_eval=False)
@@ -75,7 +75,7 @@ def test_mean_over_no_game_is_absent() -> None:
 
 
 def test_window_mean_is_over_the_last_hundred_games() -> None:
-    """Reports in between do not change it."""
+    """Reports in between do not change the window."""
     counters = Counters()
     for number in range(RETURN_WINDOW + 50):
         counters.add_episode(episode(number), is_eval=False)
@@ -85,7 +85,7 @@ def test_window_mean_is_over_the_last_hundred_games() -> None:
 
 
 def test_greedy_games_are_kept_apart() -> None:
-    """They would flatter the training score."""
+    """Greedy games would raise the score of training."""
     counters = Counters()
     counters.add_episode(episode(100.0, 3), is_eval=True)
     report = counters.report()
@@ -96,7 +96,7 @@ def test_greedy_games_are_kept_apart() -> None:
 
 
 def test_restored_counters_go_on_where_they_were(tmp_path: Path) -> None:
-    """Through a real checkpoint, which takes plain values only."""
+    """The counters pass through a real checkpoint, which accepts plain values only."""
     counters = Counters()
     counters.add_env_steps(40)
     counters.progress.learner_steps += 1
@@ -142,7 +142,7 @@ def test_actor_seeds_follow_from_the_run_seed() -> None:
     ids=["actor_seeds", "episodes"],
 )
 def test_no_count_is_lost_between_threads(count: Callable[[Counters], None], total: str) -> None:
-    """Several of the server's threads count at the same time; reports go on meanwhile."""
+    """Several threads of the server count at the same time, while reports are made."""
     counters = Counters()
 
     def count_many() -> None:

@@ -1,4 +1,4 @@
-"""Reports merged into one, over ranks and over windows, by numbers worked by hand."""
+"""Reports merged over ranks and over windows, with numbers worked by hand."""
 
 import json
 import math
@@ -25,7 +25,7 @@ from seed.wire import Episode
 @pytest.mark.parametrize(
     ("name", "by_rank", "merged"),
     [
-        # The golden check was once averaged: one rank's fault was halved.
+        # The golden check was once averaged, which halved the fault of one rank.
         ("policy/max_abs_log_rho_at_zero_lag", [1e-6, 0.25], 0.25),
         ("policy/lag_max", [3.0, 9.0, 4.0], 9.0),
         ("replay/gib", [1.5, 2.0], 3.5),
@@ -34,13 +34,13 @@ from seed.wire import Episode
         ("actors/connected", [2.0, 3.0], 5.0),
         ("actors/refused", [1.0, 3.0], 4.0),
         ("episodes", [10, 30], 40),
-        # One game of -21 does not count as much as nine of 21.
+        # One game of -21 counts less than nine of 21.
         ("episode/return_mean", [Weighted(-21, 1), Weighted(21, 9)], 16.8),
         ("episode/return_mean_100", [Weighted(0, 100), Weighted(10, 25)], 2.0),
         ("eval/length_mean", [Weighted(100, 3), Weighted(200, 1)], 125.0),
         ("policy/lag_mean", [Weighted(1, 300), Weighted(5, 100)], 2.0),
         ("loss/total", [Weighted(2, 10), Weighted(4, 30)], 3.5),
-        # A mean, although its name ends like a maximum's.
+        # This is a mean, although its name ends like a maximum's.
         ("policy/q_max", [Weighted(2, 10), Weighted(4, 30)], 3.5),
         # All ranks leave out the same updates.
         ("loss/non_finite", [2.0, 2.0], 2.0),
@@ -53,39 +53,39 @@ from seed.wire import Episode
         ("replay/samples_per_insert", [Weighted(1, 30), Weighted(3, 10)], 1.5),
         ("replay/priority_mean", [Weighted(1, 30), Weighted(3, 10)], 1.5),
         ("time/trainer_wait_share", [Weighted(0.2, 5), Weighted(0.4, 5)], 0.3),
-        # The busiest server of any rank, as it is the busiest of one rank.
+        # This is the busiest server of all ranks, as it is the busiest of one rank.
         ("time/server_busy_share", [Weighted(0.2, 5), Weighted(0.9, 5)], 0.9),
         ("env_steps", [1000, 990], 1000),
         ("env_steps_per_s", [480.0, 470.0], 480.0),
-        # An agent from elsewhere, and values without weights.
+        # Metrics of another package's agent, and values without weights.
         ("kl/approximate", [1.0, 2.0], 1.5),
     ],
 )
 def test_ranks_are_merged_as_the_table_says(name: str, by_rank: list[float], merged: float) -> None:
-    """The value of a run is what one learner with all the actors would have reported."""
+    """A run's value is the one that a single learner with all actors would report."""
     assert merge_ranks([{name: value} for value in by_rank]) == {name: pytest.approx(merged)}
 
 
-def test_rank_that_reports_nothing_takes_no_part() -> None:
+def test_rank_that_reports_nothing_is_ignored() -> None:
     """A window without games neither counts as 0 nor breaks the merge."""
     reports = [{}, {"episode/return_mean": Weighted(4, 2), "actors/refused": 1.0}, {}]
     assert merge_ranks(reports) == {"episode/return_mean": 4.0, "actors/refused": 1.0}
 
 
-def test_what_all_ranks_measure_alike_comes_from_the_first_or_not_at_all() -> None:
-    """Else an update left out would count in the window of the second rank, then of the first."""
+def test_value_that_all_ranks_share_comes_from_the_first_rank_or_is_absent() -> None:
+    """Else an update that is left out would count once for each rank."""
     assert merge_ranks([{}, {"loss/non_finite": 1.0}]) == {}
 
 
 def test_merge_of_one_report_is_that_report() -> None:
-    """Whichever rule a metric has."""
+    """This holds for every rule of merging."""
     report = {metric.name.replace("*", "x"): 0.5 for metric in METRICS}
     assert merge_ranks([report]) == report
     assert merge_windows([report]) == report
 
 
-def test_merged_mean_weighs_what_its_parts_weigh() -> None:
-    """Three ranks merged at once, or two of them first, give the same."""
+def test_weight_of_a_merged_mean_is_the_sum_of_its_parts() -> None:
+    """Three ranks merged at once, or two of them first, give the same mean."""
     values = [Weighted(1, 1), Weighted(2, 2), Weighted(6, 5)]
     reports: list[dict[str, float]] = [{"loss/total": value} for value in values]
     at_once = merge_ranks(reports)["loss/total"]
@@ -112,25 +112,25 @@ def test_merged_mean_weighs_what_its_parts_weigh() -> None:
 def test_windows_are_merged_as_the_table_says(
     name: str, windows: list[float], merged: float
 ) -> None:
-    """A window without a value, in between, takes no part."""
+    """A window without a value in between is ignored."""
     first, second = ({name: value} for value in windows)
     assert merge_windows([first, {}, second]) == {name: pytest.approx(merged)}
 
 
 def test_every_kind_and_rule_is_used_by_a_metric() -> None:
-    """None is there for nothing."""
+    """No kind and no rule is unused."""
     assert {metric.kind for metric in METRICS} == set(Kind)
     assert {metric.over_ranks for metric in METRICS} == set(OverRanks)
 
 
 @pytest.mark.parametrize("values", [(math.nan, 1.0), (1.0, math.nan, 2.0)])
 def test_maximum_does_not_hide_nan(values: tuple[float, ...]) -> None:
-    """A golden check that is not a number must not look well on account of another."""
+    """A golden check that is NaN must not be hidden by another rank's value."""
     assert math.isnan(largest(values))
 
 
 def report_of_games(returns: list[float]) -> dict[str, float]:
-    """Returns what a rank reports after full games."""
+    """Returns the report of a rank after these full games."""
     counters = Counters()
     for each in returns:
         counters.add_episode(Episode(env=0, episode_return=each, length=10), is_eval=False)
@@ -138,7 +138,7 @@ def report_of_games(returns: list[float]) -> dict[str, float]:
 
 
 def report_of_lags(lags: list[float]) -> dict[str, float]:
-    """Returns what a rank reports after steps of these lags."""
+    """Returns the report of a rank after steps with these lags."""
     metrics = Metrics()
     for each in lags:
         metrics.mean("policy/lag_mean", each)
@@ -146,7 +146,7 @@ def report_of_lags(lags: list[float]) -> dict[str, float]:
 
 
 def test_weights_come_from_what_reports() -> None:
-    """Counters and metrics give each mean its weight; the merge is the mean over all."""
+    """Counters and metrics weigh each mean, so the merge is the mean over all values."""
     games = merge_ranks([report_of_games([1.0]), report_of_games([2.0, 3.0, 10.0])])
     assert games["episode/return_mean"] == games["episode/return_mean_100"] == 4.0
     assert games["episodes"] == 4
@@ -160,7 +160,7 @@ def test_weights_come_from_what_reports() -> None:
     ids=["store", "pickle"],
 )
 def test_weights_travel_between_processes(travel: Any) -> None:
-    """Through the ranks' store, and from a trainer process; other values stay as they are."""
+    """They pass through the ranks' store and from a trainer process, and other values stay."""
     report = {"loss/total": Weighted(0.1, 3), "episodes": 7, "loss/value": math.inf}
     got = travel(report)
     assert got == report
@@ -169,5 +169,5 @@ def test_weights_travel_between_processes(travel: Any) -> None:
 
 
 def test_weighted_mean_is_a_plain_float_in_json() -> None:
-    """metrics.jsonl has no weights."""
+    """metrics.jsonl holds no weights."""
     assert json.dumps({"x": Weighted(2.5, 4)}) == '{"x": 2.5}'

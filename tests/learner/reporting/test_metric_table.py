@@ -12,7 +12,7 @@ import pytest
 from learner.reporting.metric_table import METRICS, Kind, OverRanks, is_known, metric_of
 
 ROOT = Path(__file__).parents[3]
-# Which kinds the values that a method of `Metrics` takes may have.
+# The kinds of metric that each method of `Metrics` may write.
 KINDS = {
     "mean": {Kind.MEAN},
     "max": {Kind.MAX},
@@ -20,7 +20,7 @@ KINDS = {
     "gauge": {Kind.LEVEL},
     "percentiles": {Kind.MEDIAN, Kind.P99},
 }
-# Texts that look like a metric: a column of `seed bench`.
+# Texts that look like a metric's name and are a column of `seed bench`.
 OTHERS = {"envs/message"}
 SECTIONS = {metric.name.partition("/")[0] for metric in METRICS if "/" in metric.name}
 LOOKS_LIKE_A_METRIC = re.compile(rf"({'|'.join(sorted(SECTIONS))})/[a-z0-9_]+")
@@ -31,12 +31,12 @@ class Literal(NamedTuple):
 
     text: str
     method: str
-    """The method that takes it as its first argument; "" if none of `Metrics`."""
+    """The method that the text is the first argument of; "" if it is none of `Metrics`."""
     place: str
 
 
 def literals_in(source: str, place: str = "") -> Iterator[Literal]:
-    """Yields the metrics' names in `source`: what methods of `Metrics` take, and what looks so."""
+    """Yields the names of metrics in `source`: arguments of `Metrics`, and texts like them."""
     tree = ast.parse(source)
     methods = {
         id(call.args[0]): call.func.attr
@@ -53,7 +53,7 @@ def literals_in(source: str, place: str = "") -> Iterator[Literal]:
 
 
 def literals_of(*packages: str) -> list[Literal]:
-    """Returns the metrics' names in all files of the packages."""
+    """Returns the names of metrics in all files of the packages."""
     return [
         literal
         for package in packages
@@ -63,13 +63,13 @@ def literals_of(*packages: str) -> list[Literal]:
 
 
 def names_of(literal: Literal) -> list[str]:
-    """Returns the names under which a report has what the literal names."""
+    """Returns the names under which a report holds the values of a literal."""
     both = literal.method == "percentiles" or literal.text == "inference/latency_ms"
     return [f"{literal.text}_p50", f"{literal.text}_p99"] if both else [literal.text]
 
 
 def wrong(literal: Literal) -> list[str]:
-    """Returns what is wrong with a literal: no row, or one of another kind."""
+    """Returns the fault of a literal: no row, or a row of another kind."""
     names = names_of(literal)
     faults = [f"{literal.place} {name} has no row" for name in names if not is_known(name)]
     kinds = {metric_of(name).kind for name in names}
@@ -79,14 +79,14 @@ def wrong(literal: Literal) -> list[str]:
 
 
 def test_every_name_in_the_code_has_a_row_and_its_kind() -> None:
-    """A name that is misspelt, or taken by another method, would be merged wrongly."""
+    """A name that is misspelt, or given to the wrong method, would be merged wrongly."""
     literals = literals_of("learner", "seed_bench")
     assert {literal.method for literal in literals} == {*KINDS, ""}
     assert [fault for literal in literals for fault in wrong(literal)] == []
 
 
 def test_agents_report_means() -> None:
-    """The trainer takes the mean over updates of all that an agent measures."""
+    """The trainer takes the mean over updates of all metrics of an agent."""
     names = {literal.text for literal in literals_of("learner/agents")}
     assert {"loss/total", "policy/q_max"} <= names
     assert [name for name in names if metric_of(name).kind is not Kind.MEAN] == []
@@ -121,12 +121,12 @@ def test_wrong_name_or_kind_is_found(source: str, fault: str) -> None:
     ],
 )
 def test_patterns_cover_families_only(name: str, known: bool) -> None:
-    """A pattern does not hide typing errors elsewhere."""
+    """A pattern does not hide a misspelt name of another family."""
     assert is_known(name) is known
 
 
 def test_own_row_goes_before_patterns_and_narrow_patterns_before_wide_ones() -> None:
-    """All terms of a foreign agent's loss are means, also one whose name ends in _max."""
+    """All terms of another package's loss are means, even if a name ends in _max."""
     assert metric_of("loss/non_finite").kind is Kind.SUM
     assert metric_of("loss/kl_max") == metric_of("loss/*")
     assert metric_of("loss/kl_max").over_ranks is OverRanks.MEAN
@@ -135,14 +135,14 @@ def test_own_row_goes_before_patterns_and_narrow_patterns_before_wide_ones() -> 
 
 
 def test_name_without_a_row_is_a_mean() -> None:
-    """As the trainer takes it of an agent from elsewhere."""
+    """The trainer reports all metrics of another package's agent as means."""
     unlisted = metric_of("kl/approximate")
     assert (unlisted.kind, unlisted.over_ranks) == (Kind.MEAN, OverRanks.MEAN)
     assert unlisted.help == "kl/approximate"
 
 
 def test_rows_are_complete_and_in_sections() -> None:
-    """Names are unique, and a mean says what its values count by."""
+    """Names are unique, and a mean says what weighs its values."""
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
     for metric in METRICS:

@@ -1,4 +1,4 @@
-"""Metrics: what each kind of value reports over a window, and where a thread's time goes."""
+"""Metrics: the report of each kind of value, and how a thread spends its time."""
 
 import math
 import threading
@@ -17,16 +17,16 @@ class FakeTime:
     """A clock that a test moves."""
 
     def __init__(self) -> None:
-        """Starts somewhere that is not 0."""
+        """Starts at a time that is not 0."""
         self.now_s = 100.0
 
     def __call__(self) -> float:
-        """Tells the time."""
+        """Returns the time in seconds."""
         return self.now_s
 
 
 def test_mean_is_weighted() -> None:
-    """A batch of three counts three times, here and where means of ranks are merged."""
+    """A batch of three counts three times, in a window and in a merge of ranks."""
     metrics = Metrics()
     metrics.mean("x", 1.0, weight=3)
     metrics.mean("x", 5.0)
@@ -36,7 +36,7 @@ def test_mean_is_weighted() -> None:
 
 
 def test_median_weighs_its_observations_and_shares_weigh_seconds() -> None:
-    """So that a rank that answers more, or reports less often, counts more."""
+    """A rank that answers more, or reports less often, counts more."""
     time = FakeTime()
     metrics = Metrics(time)
     metrics.percentiles("x", np.ones((2, 3)))
@@ -54,7 +54,7 @@ def test_median_weighs_its_observations_and_shares_weigh_seconds() -> None:
 
 
 def test_mean_over_nothing_is_absent() -> None:
-    """Neither NaN nor 0 stands for a value that was not measured."""
+    """A value that was not measured is neither NaN nor 0."""
     metrics = Metrics()
     metrics.mean("never weighed", 1.0, weight=0)
     metrics.percentiles("empty", np.array([]))
@@ -62,7 +62,7 @@ def test_mean_over_nothing_is_absent() -> None:
 
 
 def test_window_values_are_gone_after_a_drain() -> None:
-    """Each report covers its own window only."""
+    """Each report covers only its own window."""
     metrics = Metrics()
     metrics.mean("mean", 1.0)
     metrics.max("max", 1.0)
@@ -73,7 +73,7 @@ def test_window_values_are_gone_after_a_drain() -> None:
 
 
 def test_max_and_sum_of_negative_values() -> None:
-    """Nothing starts from 0 where it should not."""
+    """No maximum and no sum starts from a wrong 0."""
     metrics = Metrics()
     for value in (-3.0, -1.0, -2.0):
         metrics.max("max", value)
@@ -82,7 +82,7 @@ def test_max_and_sum_of_negative_values() -> None:
 
 
 def test_maximum_is_nan_once_a_value_is() -> None:
-    """A golden check that fails by NaN is not hidden by the next one."""
+    """A golden check that fails by NaN is not hidden by the next value."""
     metrics = Metrics()
     for value in (1.0, math.nan, 0.5):
         metrics.max("max", value)
@@ -90,7 +90,7 @@ def test_maximum_is_nan_once_a_value_is() -> None:
 
 
 def test_gauge_holds_until_set_again() -> None:
-    """A level that was not set again is still the level."""
+    """A level that is not set again is reported again."""
     metrics = Metrics()
     metrics.gauge("x", 2)
     assert metrics.drain() == {"x": 2.0}
@@ -110,7 +110,7 @@ def test_percentiles_cover_the_whole_window() -> None:
 
 
 def test_report_holds_floats() -> None:
-    """Neither integers nor NumPy's own types, which would not go into JSON."""
+    """Integers and NumPy's own types would not go into JSON."""
     metrics = Metrics()
     metrics.gauge("gauge", 3)
     metrics.max("max", 1)
@@ -122,7 +122,7 @@ def test_report_holds_floats() -> None:
 
 
 def test_clock_shares_add_up_to_one() -> None:
-    """Time counts for the activity switched to before it passed."""
+    """Time counts for the activity that the thread was in."""
     time = FakeTime()
     metrics = Metrics(time)
     clock = metrics.clock("trainer")
@@ -134,7 +134,7 @@ def test_clock_shares_add_up_to_one() -> None:
 
 
 def test_activity_that_spans_a_drain_is_split() -> None:
-    """A thread stuck in one activity shows it in every report; the others show 0."""
+    """A thread that stays in one activity shows it in every report, and the others show 0."""
     time = FakeTime()
     metrics = Metrics(time)
     clock = metrics.clock("trainer")
@@ -147,7 +147,7 @@ def test_activity_that_spans_a_drain_is_split() -> None:
 
 
 def test_clock_without_time_or_activity_is_absent() -> None:
-    """There is no share of nothing."""
+    """Shares are absent before any time has passed in an activity."""
     time = FakeTime()
     metrics = Metrics(time)
     idle, instant = metrics.clock("idle"), metrics.clock("instant")
@@ -158,7 +158,7 @@ def test_clock_without_time_or_activity_is_absent() -> None:
 
 
 def test_busy_share_is_of_the_watched_thread_and_ends_with_it() -> None:
-    """A thread that computes is busy, one that waits is not, one that ended has no share."""
+    """A thread that computes is busy, one that waits is not, and one that ended has no share."""
     time, may_end = FakeTime(), threading.Event()
     metrics, watched = Metrics(time), threading.Event()
 
@@ -188,7 +188,7 @@ def test_busy_share_is_of_the_watched_thread_and_ends_with_it() -> None:
 
 
 def test_of_several_threads_by_one_name_the_busiest_counts() -> None:
-    """The threads work side by side, and the busiest is the first to reach its limit."""
+    """The threads work side by side, and the busiest reaches its limit first."""
     time = FakeTime()
     metrics, used_s = Metrics(time), {"first": 0.0, "second": 0.0}
 
@@ -209,7 +209,7 @@ def test_of_several_threads_by_one_name_the_busiest_counts() -> None:
 
 
 def test_no_value_is_lost_or_counted_twice_between_threads() -> None:
-    """Three threads write while a fourth drains."""
+    """Three threads write while a fourth one drains."""
     metrics = Metrics()
     writing = threading.Barrier(4)
 

@@ -1,4 +1,4 @@
-"""Reports as Prometheus sees them: names, types, help, and what a scrape holds when."""
+"""Reports as Prometheus reads them: names, types, help, and the values of a scrape."""
 
 import math
 import urllib.request
@@ -18,14 +18,14 @@ OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 
 @pytest.fixture
 def sink() -> Iterator[PrometheusSink]:
-    """One that serves at a port of its own."""
+    """A sink that serves at a port of its own."""
     sink = PrometheusSink("127.0.0.1", 0)
     yield sink
     sink.close()
 
 
 def get(sink: PrometheusSink, accept: str = "text/plain") -> str:
-    """Returns what a scrape gets."""
+    """Returns the body of a scrape."""
     request = urllib.request.Request(sink.url, headers={"Accept": accept})
     with urllib.request.urlopen(request, timeout=10) as answer:
         return answer.read().decode()
@@ -37,7 +37,7 @@ def samples(sink: PrometheusSink) -> dict[str, float]:
 
 
 def test_report_is_served_under_prometheus_names(sink: PrometheusSink) -> None:
-    """seed_ in front, "_" for what a name cannot hold; a gauge each."""
+    """Names start with seed_, "_" replaces forbidden characters, and each is a gauge."""
     sink.write(10, {"loss/value": 0.5, "env_steps_per_s": 960.0, "loss/total": math.nan})
     values = samples(sink)
     assert math.isnan(values.pop("seed_loss_total"))
@@ -46,7 +46,7 @@ def test_report_is_served_under_prometheus_names(sink: PrometheusSink) -> None:
 
 
 def test_help_is_meaning_and_unit_of_the_table(sink: PrometheusSink) -> None:
-    """By name or pattern; a name without a row is not left out."""
+    """They are found by name or pattern, and a name without a row is served too."""
     sink.write(0, {"policy/lag_max": 1.0, "loss/value": 1.0, "unheard/of": 1.0})
     texts = {family.name: family.documentation for family in parse_text(get(sink))}
     assert texts == {
@@ -57,7 +57,7 @@ def test_help_is_meaning_and_unit_of_the_table(sink: PrometheusSink) -> None:
 
 
 def test_totals_also_count_from_the_processs_first_report(sink: PrometheusSink) -> None:
-    """A resumed run's total is no counter: rate() would take its setback for a new count."""
+    """The total of a resumed run is no counter: rate() would count its fall as new steps."""
     sink.write(1_000_000, {"env_steps": 1_000_000.0})
     sink.write(1_000_960, {"env_steps": 1_000_960.0, "learner_steps": 7.0})
     sink.write(1_001_920, {"env_steps": 1_001_920.0, "learner_steps": 9.0})
@@ -73,7 +73,7 @@ def test_totals_also_count_from_the_processs_first_report(sink: PrometheusSink) 
 
 
 def test_sums_of_windows_also_count_from_the_processs_start(sink: PrometheusSink) -> None:
-    """A scrape may miss a report; a window in which nothing was refused says 0, not the last."""
+    """A scrape may miss a report, and a window without refusals reports 0."""
     sink.write(1, {"actors/refused": 2.0})
     sink.write(2, {"actors/refused": 3.0})
     assert samples(sink) == {
@@ -88,7 +88,7 @@ def test_sums_of_windows_also_count_from_the_processs_start(sink: PrometheusSink
 
 
 def test_value_stays_until_there_is_a_new_one(sink: PrometheusSink) -> None:
-    """A window without a game does not make a gap: scrapes are rarer than reports."""
+    """A window without a game leaves no gap, since scrapes are rarer than reports."""
     assert samples(sink) == {}
     sink.write(1, {"episode/return_mean": -3.0, "queue/unrolls": 1.0})
     sink.write(2, {"queue/unrolls": 2.0})
@@ -96,7 +96,7 @@ def test_value_stays_until_there_is_a_new_one(sink: PrometheusSink) -> None:
 
 
 def test_every_metric_has_a_name_of_its_own_in_both_formats(sink: PrometheusSink) -> None:
-    """Prometheus asks for OpenMetrics, which is stricter about names."""
+    """OpenMetrics is stricter about names."""
     names = [metric.name.replace("*", "x") for metric in METRICS]
     assert len({prometheus_name(name) for name in names}) == len(names)
     sink.write(0, dict.fromkeys(names, 1.0))
@@ -105,7 +105,7 @@ def test_every_metric_has_a_name_of_its_own_in_both_formats(sink: PrometheusSink
 
 
 def test_port_that_is_taken_is_refused() -> None:
-    """Naming the flag."""
+    """The error names the flag."""
     with create_server(("127.0.0.1", 0)) as owner:
         port = owner.getsockname()[1]
         with pytest.raises(ConfigError, match=f"^metrics_port: .*got 127.0.0.1:{port} "):
@@ -113,7 +113,7 @@ def test_port_that_is_taken_is_refused() -> None:
 
 
 def test_address_of_another_machine_is_refused() -> None:
-    """A host name that does not resolve is refused too."""
+    """A host name that does not resolve is also refused."""
     for host in ("203.0.113.7", "no-such-host.invalid"):
         with pytest.raises(ConfigError, match=f"^metrics_port: .*got {host}:0 "):
             PrometheusSink(host, 0)

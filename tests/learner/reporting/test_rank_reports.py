@@ -1,4 +1,4 @@
-"""Reports of several learners, handed in through a store and merged by the first."""
+"""Reports of several learners, sent through a store and merged by the first."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from learner.reporting.rank_reports import RankReports
 
 
 class TwoRanks(NamedTuple):
-    """Both ends of the exchange, and the store that torchrun would keep."""
+    """Both ends of the exchange, and the store that torchrun keeps."""
 
     first: RankReports
     second: RankReports
@@ -20,7 +20,7 @@ class TwoRanks(NamedTuple):
 
 @pytest.fixture
 def ranks(monkeypatch: pytest.MonkeyPatch) -> TwoRanks:
-    """Two learners that have met."""
+    """Two learners that have joined."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True)  # pyright: ignore[reportPrivateImportUsage]
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(store.port))
@@ -28,12 +28,12 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> TwoRanks:
 
 
 def report(**values: float) -> dict[str, float]:
-    """Returns a report of a learner that trains, "__" in place of "/"."""
+    """Returns a report of a learner that trains; "__" in a name stands for "/"."""
     return {"learner_steps": 9.0} | {name.replace("__", "/"): x for name, x in values.items()}
 
 
 def test_first_learner_merges_and_the_others_keep_their_own(ranks: TwoRanks) -> None:
-    """Means with the weights that came along."""
+    """Means are merged with the weights that came with them."""
     mine = report(episodes=4, episode__return_mean=Weighted(3, 2), replay__gib=1.5)
     theirs = report(episodes=6, episode__return_mean=Weighted(7, 6), replay__gib=0.5)
     assert ranks.second.merge(theirs) == theirs
@@ -41,7 +41,7 @@ def test_first_learner_merges_and_the_others_keep_their_own(ranks: TwoRanks) -> 
 
 
 def test_every_report_of_another_rank_is_merged_once(ranks: TwoRanks) -> None:
-    """Two reports since the last one count together, and not again in the next."""
+    """Two reports since the last merge count together, and not again in the next merge."""
     for refused, episodes in ((1, 2), (2, 5)):
         ranks.second.merge(report(episodes=episodes, actors__refused=refused))
     mine = report(episodes=1, actors__refused=10)
@@ -52,7 +52,7 @@ def test_every_report_of_another_rank_is_merged_once(ranks: TwoRanks) -> None:
 
 
 def test_levels_stand_until_a_rank_reports_again(ranks: TwoRanks) -> None:
-    """A rank that is slow to report has not lost its actors; its window's values are not known."""
+    """A slow rank keeps its actors, while the values of its window are unknown."""
     ranks.second.merge(
         report(actors__connected=3, episode__return_mean_100=Weighted(4, 1), policy__lag_max=8)
     )
@@ -62,13 +62,13 @@ def test_levels_stand_until_a_rank_reports_again(ranks: TwoRanks) -> None:
     assert ranks.first.merge(mine) == both | {"policy/lag_max": 2}
 
 
-def test_other_rank_that_never_reported_takes_no_part(ranks: TwoRanks) -> None:
-    """The first reports alone."""
+def test_rank_that_never_reported_is_ignored(ranks: TwoRanks) -> None:
+    """The first learner then reports alone."""
     assert ranks.first.merge(report(episodes=1)) == report(episodes=1)
 
 
 def test_store_does_not_grow(ranks: TwoRanks) -> None:
-    """Reports that were read are deleted: a run may make millions."""
+    """Reports are deleted once read, since a run may make millions."""
     before = ranks.store.num_keys()
     for episodes in range(5):
         ranks.second.merge(report(episodes=episodes))
@@ -79,13 +79,13 @@ def test_store_does_not_grow(ranks: TwoRanks) -> None:
 def test_reports_from_before_a_restart_are_not_read(
     ranks: TwoRanks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torchrun keeps the store when it starts the ranks again."""
+    """They are still in the store, which torchrun keeps when it restarts the ranks."""
     ranks.second.merge(report(episodes=100))
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert ranks.first.merge(report(episodes=1)) == report(episodes=1)
 
 
 def test_learners_that_have_not_met_report_alone() -> None:
-    """There may be no store yet to meet in."""
+    """There may be no store yet."""
     mine = {"learner_steps": 0.0, "episodes": 1.0}
     assert RankReports(Place(0, 2, 0)).merge(mine) == mine

@@ -1,4 +1,4 @@
-"""Sinks: what reports look like as lines, as events and on the terminal."""
+"""Sinks: how reports look as JSON lines, as events and on the terminal."""
 
 import io
 import json
@@ -40,7 +40,7 @@ def lines_of(path: Path) -> list[dict[str, float | None]]:
 
 
 def test_jsonl_line_is_there_before_close(tmp_path: Path) -> None:
-    """A kill after a report does not cost it."""
+    """A kill after a report does not lose it."""
     path = tmp_path / "metrics.jsonl"
     sink = JsonlSink(path)
     sink.write(10, {"loss/value": 0.5})
@@ -49,7 +49,7 @@ def test_jsonl_line_is_there_before_close(tmp_path: Path) -> None:
 
 
 def test_jsonl_has_null_where_a_value_is_not_finite(tmp_path: Path) -> None:
-    """Every line stays JSON, and a loss that diverged stays visible."""
+    """Every line stays valid JSON, and a loss that diverged stays visible."""
     path = tmp_path / "metrics.jsonl"
     sink = JsonlSink(path)
     sink.write(10, {"a": math.nan, "b": math.inf, "c": 1.0})
@@ -59,7 +59,7 @@ def test_jsonl_has_null_where_a_value_is_not_finite(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tail", ["", '{"env_steps": 20, "lo', '{"x": "' + "y" * 70_000])
 def test_jsonl_goes_on_behind_the_last_whole_line(tmp_path: Path, tail: str) -> None:
-    """What a killed process left of a line is cut off; earlier lines stay."""
+    """An unfinished line of a killed process is cut off, and earlier lines stay."""
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"env_steps": 10}\n' + tail, encoding="utf-8")
     sink = JsonlSink(path)
@@ -69,7 +69,7 @@ def test_jsonl_goes_on_behind_the_last_whole_line(tmp_path: Path, tail: str) -> 
 
 
 def test_jsonl_cuts_a_file_that_is_one_unfinished_line(tmp_path: Path) -> None:
-    """The first report was never whole."""
+    """The first report was never complete."""
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"env_', encoding="utf-8")
     JsonlSink(path).close()
@@ -87,7 +87,7 @@ def test_tensorboard_has_env_steps_as_its_axis(tmp_path: Path) -> None:
 
 
 def test_tensorboard_shows_meaning_and_unit(tmp_path: Path) -> None:
-    """Beside each curve, in words of the table; a curve is described once."""
+    """The words of the table stand beside each curve, once for each curve."""
     sink = TensorBoardSink(tmp_path)
     for step in (10, 20):
         sink.write(step, {"loss/value": 0.5, "policy/lag_max": 2.0})
@@ -98,7 +98,7 @@ def test_tensorboard_shows_meaning_and_unit(tmp_path: Path) -> None:
 
 
 def test_tensorboard_forgets_what_is_beyond_the_resumed_step(tmp_path: Path) -> None:
-    """Steps done again after a kill do not show twice."""
+    """Steps that are repeated after a kill do not show twice."""
     first = TensorBoardSink(tmp_path)
     for step in (10, 20, 30):
         first.write(step, {"x": 1.0})
@@ -125,7 +125,7 @@ def test_log_line_is_readable_and_holds_what_was_reported(
 
 
 def test_log_says_what_limits_the_run_when_that_changes(caplog: pytest.LogCaptureFixture) -> None:
-    """Not in every report: its numbers wander."""
+    """The verdict is not in every report, as its numbers vary."""
     sink = LogSink(100)
     waits = [(0.02, 0.5), (0.04, 0.4), (0.6, 0.5)]
     with caplog.at_level(logging.INFO):
@@ -140,7 +140,7 @@ def test_log_says_what_limits_the_run_when_that_changes(caplog: pytest.LogCaptur
 
 
 def make_view(width: int = 80) -> tuple[LiveView, Callable[[], str]]:
-    """Returns a view on a terminal of `width` columns, and how to see what it shows."""
+    """Returns a view on a terminal of `width` columns, and a function that returns its text."""
     screen = Console(file=io.StringIO(), force_terminal=True, width=width)
     view = LiveView("runs/pong", 3_000_000, console=screen, now=lambda: 0.0)
 
@@ -178,19 +178,19 @@ def test_live_view_shows_the_report() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_live_view_fits_the_terminal_before_and_after_the_first_report(width: int) -> None:
-    """No line wraps, so that redrawing never scrolls."""
+    """No line wraps, so a redraw never scrolls."""
     view, seen = make_view(width)
     empty = seen()
     view.write(1, REPORT)
     view.close()
     for text in (empty, seen()):
         assert {len(line) for line in text.splitlines()} == {width}
-    # Five rows of threads come at most on top of what is always there.
+    # The rows of threads add at most five lines.
     assert len(seen().splitlines()) <= len(empty.splitlines()) + 5
 
 
 def test_live_view_keeps_values_that_a_report_leaves_out() -> None:
-    """A window without a finished episode does not blank the return."""
+    """A window without a finished episode keeps the last return."""
     view, seen = make_view()
     view.write(1, REPORT)
     view.write(2, {"env_steps_per_s": 960.0})
@@ -199,7 +199,7 @@ def test_live_view_keeps_values_that_a_report_leaves_out() -> None:
 
 
 def test_live_view_shows_evaluation_games_once_there_are_any() -> None:
-    """In a row of their own, which a run without evaluation actors does without."""
+    """They have a row of their own, which runs without evaluation actors lack."""
     view, seen = make_view(60)
     view.write(1, REPORT)
     assert "eval" not in seen()
@@ -211,7 +211,7 @@ def test_live_view_shows_evaluation_games_once_there_are_any() -> None:
 
 
 def test_live_view_shows_log_records_and_leaves_warnings_above() -> None:
-    """News replace each other; what a user must see scrolls up and stays."""
+    """A new message replaces the last one; a warning scrolls up and stays."""
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80)
     view = LiveView("x", 10, console=console, now=lambda: 0.0)
@@ -224,7 +224,7 @@ def test_live_view_shows_log_records_and_leaves_warnings_above() -> None:
 
 
 def test_sinks_have_the_same_two_methods(tmp_path: Path) -> None:
-    """Any of them stands where a Sink is asked for."""
+    """Each of them can be used as a Sink."""
     view, _ = make_view()
     sinks: list[Sink] = [
         JsonlSink(tmp_path / "x.jsonl"),
@@ -252,7 +252,7 @@ def test_sinks_have_the_same_two_methods(tmp_path: Path) -> None:
     ],
 )
 def test_counts_are_short(count: float, text: str) -> None:
-    """Three digits tell what a person needs."""
+    """Three digits are enough for a reader."""
     assert format_count(count) == text
 
 
@@ -260,5 +260,5 @@ def test_counts_are_short(count: float, text: str) -> None:
     ("seconds", "text"), [(0, "0:00:00"), (3723.9, "1:02:03"), (180_000, "2d 02:00")]
 )
 def test_durations_are_readable(seconds: float, text: str) -> None:
-    """Days show once there are any."""
+    """Days show from one day on."""
     assert format_duration(seconds) == text

@@ -1,4 +1,4 @@
-"""What limits a run, told from where its threads' time goes."""
+"""The part that limits a run, found from how its threads spend their time."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def report(trainer_wait: float, inference_wait: float, blocked: float = 0.0) -> 
             "training-bound: the trainer is busy 97% of the time and holds up acting for 31%; "
             "more environments will not help",
         ),
-        # A trainer that waits now and then, for batches that come in bursts.
+        # A trainer that sometimes waits, for batches that come in bursts.
         (report(0.15, 0.4, 0.3), "training-bound: the trainer is busy 85%"),
         (
             report(0.5, 0.04),
@@ -58,13 +58,13 @@ def report(trainer_wait: float, inference_wait: float, blocked: float = 0.0) -> 
     ],
 )
 def test_verdict_names_the_limit_with_a_number(measured: dict[str, float], expected: str) -> None:
-    """The thread that never waits is the one that the others wait for."""
+    """The other threads wait for the one that never waits."""
     got = verdict(measured)
     assert got is not None and got.startswith(expected)
 
 
 def test_batches_are_compared_with_the_environments_of_one_learner() -> None:
-    """Two learners that each act for all of their 64 environments are not held by a limit."""
+    """Two learners that each act for all of their 64 environments are not limited by batch size."""
     measured = report(0.5, 0.04) | {"inference/fill_ratio": 1.0, "envs/connected": 128.0}
     measured["inference/batch_size_mean"] = 64.0
     told = verdict(measured, num_learners=2)
@@ -73,7 +73,7 @@ def test_batches_are_compared_with_the_environments_of_one_learner() -> None:
 
 
 def test_nothing_is_said_before_anything_was_trained() -> None:
-    """All wait then, for actors or for a replay to fill."""
+    """Until then all threads wait, for actors or for a replay to fill."""
     assert verdict({}) is None
     measured = report(1.0, 0.1)
     del measured["policy/lag_mean"]

@@ -10,7 +10,7 @@ from tests.learner.serving.support import Serving
 
 @pytest.fixture(params=[0, 2], ids=["thread", "processes"])
 def ingress_processes(request: pytest.FixtureRequest) -> int:
-    """Who serves: a thread of the learner, or processes of their own, to the same effect."""
+    """The server is a thread of the learner, or processes of their own: tests run with both."""
     return request.param
 
 

@@ -1,4 +1,4 @@
-"""The server over real gRPC between fakes: actors message by message, inference on a thread."""
+"""The server over real gRPC, with a fake actor that sends single messages and fake inference."""
 
 import contextlib
 import itertools
@@ -31,7 +31,7 @@ SPEC = env_spec()
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
 
-# A step with this reward is not answered until the test says so.
+# A step with this reward is answered only when the test says so.
 HELD = -1.0
 
 
@@ -52,7 +52,7 @@ class FakeInference:
         self._thread = start_thread("inference", self._run, self._on_failure)
 
     def stop(self) -> None:
-        """It waits for the batcher alone."""
+        """The thread waits only for the batcher."""
 
     def join(self) -> None:
         """Waits for the thread."""
@@ -71,7 +71,7 @@ class FakeInference:
 
 
 class WatchedBatcher(Batcher):
-    """Tells whenever an actor came or went."""
+    """Tells when an actor has come or left."""
 
     def __init__(self) -> None:
         super().__init__(InferenceConfig(min_fill=0))
@@ -82,13 +82,13 @@ class WatchedBatcher(Batcher):
         self.connected.put(num_envs)
 
     def wait_for_connected(self, num_envs: int) -> None:
-        """Returns once that many environments are connected."""
+        """Returns once `count` environments are connected."""
         while self.connected.get(timeout=TIMEOUT_S) != num_envs:
             pass
 
 
 class WatchedMetrics(Metrics):
-    """Tells when a stream has been refused; an ingress process says so after its status."""
+    """Tells when a stream has been refused; an ingress process reports it after its status."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ def _serialised(message: pb.ActRequest | bytes) -> bytes:
 
 
 class FakeActor:
-    """The actor's end of one stream, message by message."""
+    """The actor's end of one stream, which sends and receives single messages."""
 
     def __init__(
         self,
@@ -133,39 +133,39 @@ class FakeActor:
         )
 
     def send(self, message: pb.ActRequest | bytes) -> None:
-        """Sends a message, whether it makes sense or not."""
+        """Sends a message, valid or not."""
         self._outgoing.put(message)
 
     def say_hello(self, *group_sizes: int, role: pb.Role = pb.ROLE_TRAIN) -> pb.Welcome:
-        """Introduces itself; returns the welcome."""
+        """Sends the hello, and returns the welcome."""
         self.send(hello(*group_sizes, role=role))
         return self.receive().welcome
 
     def start(self, *group_sizes: int) -> None:
-        """Says hello, and sends the first step of every group."""
+        """Sends the hello, and the first step of every group."""
         self.say_hello(*group_sizes)
         for group, size in enumerate(group_sizes):
             self.act(first(size, group=group))
 
     def act(self, message: pb.ActRequest) -> pb.Actions:
-        """Sends a step; returns its actions."""
+        """Sends a step, and returns its actions."""
         self.send(message)
         return self.receive().actions
 
     def receive(self) -> pb.ActResponse:
-        """Returns the next message; raises as gRPC does."""
+        """Returns the next message; raises gRPC's own errors."""
         return next(self._stream)
 
     def first_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        """Returns what the server sent before its first message."""
+        """Returns the metadata that the server sent before its first message."""
         return self._stream.initial_metadata()
 
     def finish_sending(self) -> None:
-        """Ends its side of the stream."""
+        """Closes the actor's side of the stream."""
         self._outgoing.put(None)
 
     def status(self) -> tuple[grpc.StatusCode, str]:
-        """Reads to the end of the stream; returns its status and details."""
+        """Reads to the end of the stream, and returns its status and details."""
         try:
             for _ in self._stream:
                 pass
@@ -174,14 +174,14 @@ class FakeActor:
         return self._stream.code(), self._stream.details()
 
     def close(self) -> None:
-        """Goes away without a word."""
+        """Closes the channel without an orderly end of the stream."""
         self._stream.cancel()
         self._outgoing.put(None)
         self._channel.close()
 
 
 def hello(*group_sizes: int, role: pb.Role = pb.ROLE_TRAIN, spec: EnvSpec = SPEC) -> pb.ActRequest:
-    """Returns an actor's introduction."""
+    """Returns an actor's hello."""
     return wire.encode_hello(
         wire.Hello(run_id="run", role=role, group_sizes=group_sizes, spec=spec)
     )
@@ -201,7 +201,7 @@ def first(num_envs: int, *, group: int = 0, value: float = 0.0) -> pb.ActRequest
 
 
 class _SlowService(Service):
-    """The learner's service, which asks the test about every actor that it admits."""
+    """The learner's service, which calls the test for every actor that it admits."""
 
     admit: Callable[[EnvSpec], object] | None = None
 
@@ -248,12 +248,12 @@ class Serving:
         )
         self._service.admit = admit
         self.address = f"unix:{directory / 'learner.sock'}"
-        # In turn, so that with several processes each gets some of the actors.
+        # The actors take turns, so that each of several processes gets some of them.
         self.addresses = self._service.start([*listen, self.address])
         self._next_address = itertools.cycle(self.addresses)
 
     def actor(self) -> FakeActor:
-        """Returns an actor that has not said anything yet."""
+        """Returns an actor that has not sent anything yet."""
         actor = FakeActor(next(self._next_address))
         self._actors.append(actor)
         return actor
@@ -268,7 +268,7 @@ class Serving:
         self._service.close()
 
     def close(self) -> None:
-        """Ends everything; what failed on the way fails the test."""
+        """Ends everything, and fails the test with an error of the service."""
         for actor in self._actors:
             actor.close()
         self._service.close()

@@ -1,4 +1,4 @@
-"""Who is let in: the token and TLS over real gRPC, and that the refused disturb nobody."""
+"""The token and TLS over real gRPC: which calls are let in, and that refused ones disturb none."""
 
 import logging
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Secured(NamedTuple):
 
 @pytest.fixture
 def secured(tmp_path: Path, certs: Path, ingress_processes: int) -> Iterator[Secured]:
-    """Serves at a TCP address and a unix socket at once."""
+    """Serves at a TCP address and at a unix socket."""
     security = learner_security(certs, mutual=True, token=True)
     serving = Serving(
         tmp_path, ingress_processes=ingress_processes, security=security, listen=["127.0.0.1:0"]
@@ -41,7 +41,7 @@ def secured(tmp_path: Path, certs: Path, ingress_processes: int) -> Iterator[Sec
 
 
 def fetch_task(address: str, security: Security, request: bytes = b"\x08\x01") -> pb.Task:
-    """Calls GetTask with the bytes of a request; raises as gRPC does."""
+    """Calls GetTask with the bytes of a request, and raises gRPC's errors."""
     with connect(address, security, [("grpc.max_send_message_length", -1)]) as channel:
         get_task = channel.unary_unary(
             "/seed.v1.Inference/GetTask", response_deserializer=pb.Task.FromString
@@ -50,7 +50,7 @@ def fetch_task(address: str, security: Security, request: bytes = b"\x08\x01") -
 
 
 def refusal_of_task(address: str, security: Security, request: bytes = b"\x08\x01") -> str:
-    """Returns why GetTask is UNAUTHENTICATED."""
+    """Returns the details with which GetTask is UNAUTHENTICATED."""
     with pytest.raises(grpc.RpcError) as caught:
         fetch_task(address, security, request)
     assert isinstance(caught.value, grpc.Call)
@@ -59,7 +59,7 @@ def refusal_of_task(address: str, security: Security, request: bytes = b"\x08\x0
 
 
 def test_actor_with_certificate_and_token_is_served(secured: Secured, certs: Path) -> None:
-    """Over TCP; the task, then the stream."""
+    """The actor fetches its task and opens its stream over TCP."""
     security = actor_security(certs, own=certs, token=certs)
     assert fetch_task(secured.tcp, security).env_id == "CartPole-v1"
     actor = FakeActor(secured.tcp, security)
@@ -69,7 +69,7 @@ def test_actor_with_certificate_and_token_is_served(secured: Secured, certs: Pat
 
 
 def test_unix_socket_is_plain_text_but_wants_the_token(secured: Secured, certs: Path) -> None:
-    """At the same time as TLS on TCP: local actors need no certificate."""
+    """Local actors need no certificate, while TCP asks for TLS."""
     assert fetch_task(secured.unix, actor_security(None, token=certs)).env_id == "CartPole-v1"
     assert refusal_of_task(secured.unix, Security()) == NO_TOKEN
 
@@ -77,7 +77,7 @@ def test_unix_socket_is_plain_text_but_wants_the_token(secured: Secured, certs: 
 def test_calls_without_the_token_are_refused(
     secured: Secured, certs: Path, other_certs: Path
 ) -> None:
-    """Unary call and stream alike; the words tell a missing token from a wrong one."""
+    """This holds for unary calls and streams; the details tell a missing token from a wrong one."""
     for security, words in (
         (actor_security(certs, own=certs), NO_TOKEN),
         (actor_security(certs, own=certs, token=other_certs), WRONG_TOKEN),
@@ -90,27 +90,27 @@ def test_calls_without_the_token_are_refused(
 
 @pytest.mark.parametrize("given", ["{}0", "{:.63}", "", "{0} {0}"])
 def test_token_must_be_the_same_to_the_letter(secured: Secured, certs: Path, given: str) -> None:
-    """Nearly is not enough."""
+    """A token that is nearly right is refused."""
     token = given.format((certs / "token").read_text().strip())
     assert refusal_of_task(secured.unix, Security(token=token)) == WRONG_TOKEN
 
 
 def test_strangers_message_is_not_read(secured: Secured) -> None:
-    """A refused call costs no memory, however much it would send."""
+    """A refused call costs no memory, for any size of its message."""
     huge = bytes(MAX_MESSAGE_BYTES + 1)
     assert refusal_of_task(secured.unix, Security(), huge) == NO_TOKEN
 
 
 def test_unknown_method_is_refused_before_it_is_known_to_be_none(secured: Secured) -> None:
-    """A stranger learns nothing of what is there."""
+    """A caller without a token learns nothing of the methods that exist."""
     with connect(secured.unix, Security()) as channel, pytest.raises(grpc.RpcError) as caught:
         channel.unary_unary("/seed.v1.Inference/NoSuch")(b"", timeout=TIMEOUT_S)
     assert isinstance(caught.value, grpc.Call)
     assert caught.value.code() is UNAUTHENTICATED
 
 
-def test_health_is_told_without_a_token(secured: Secured, certs: Path) -> None:
-    """Probes cannot send one. TLS holds for them, too."""
+def test_health_check_needs_no_token(secured: Secured, certs: Path) -> None:
+    """Probes cannot send a token, but need TLS."""
     for address, security in (
         (secured.unix, Security()),
         (secured.tcp, actor_security(certs, own=certs)),
@@ -125,8 +125,8 @@ def test_health_is_told_without_a_token(secured: Secured, certs: Path) -> None:
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_refused_calls_disturb_nobody(secured: Secured, certs: Path, other_certs: Path) -> None:
-    """An actor at work is served on, while others fail in every way there is."""
+def test_refused_calls_disturb_no_actor(secured: Secured, certs: Path, other_certs: Path) -> None:
+    """An actor is served on while other calls fail in every possible way."""
     neighbour = FakeActor(secured.tcp, actor_security(certs, own=certs, token=certs))
     neighbour.start(2)
     strangers = (
@@ -153,7 +153,7 @@ def test_refused_calls_disturb_nobody(secured: Secured, certs: Path, other_certs
 def test_refusals_are_logged_without_filling_the_log_or_showing_the_token(
     secured: Secured, certs: Path, other_certs: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once in a while, with where the call came from."""
+    """One line comes once in a while, with the address of the caller."""
     wrong = actor_security(certs, own=certs, token=other_certs)
     with caplog.at_level(logging.DEBUG):
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""How much the server takes on: who comes beyond it waits, and costs nobody anything."""
+"""The limits of the server: actors beyond them wait, and cost other actors nothing."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ Serve = Callable[..., Serving]
 
 @pytest.fixture
 def serve(tmp_path: Path, ingress_processes: int) -> Iterator[Serve]:
-    """Starts a server with limits of some kind."""
+    """Starts a server with the limits given."""
     started: list[Serving] = []
 
     def start(limits: Limits, admit: Callable[[EnvSpec], str] | None = None) -> Serving:
@@ -42,7 +42,7 @@ def serve(tmp_path: Path, ingress_processes: int) -> Iterator[Serve]:
         serving.close()
 
 
-# Of each process that serves, or known a moment later where there are several.
+# Counted for each process, and known a moment later where there are several.
 in_one_process = pytest.mark.parametrize("ingress_processes", [0], indirect=True)
 
 
@@ -52,7 +52,7 @@ def assert_steps(actor: FakeActor) -> None:
 
 
 def test_actor_beyond_the_environments_served_is_to_come_again(serve: Serve) -> None:
-    """The status is one that actors retry; the details name field, room and claim."""
+    """Actors retry on this status; its details name the field, the room and the request."""
     serving = serve(Limits(max_envs=4))
     neighbour = serving.actor()
     neighbour.start(1)
@@ -71,7 +71,7 @@ def test_actor_beyond_the_environments_served_is_to_come_again(serve: Serve) -> 
 
 
 def test_actor_that_can_never_fit_is_refused_for_good(serve: Serve) -> None:
-    """Waiting would not help; a hello alone takes no memory, however much it claims."""
+    """Waiting would not help; a hello takes no memory, for any number of environments it names."""
     serving = serve(Limits(max_envs=4))
     neighbour, greedy = serving.actor(), serving.actor()
     neighbour.start(1)
@@ -82,7 +82,7 @@ def test_actor_that_can_never_fit_is_refused_for_good(serve: Serve) -> None:
 
 
 def test_actors_that_only_evaluate_take_room_too(serve: Serve) -> None:
-    """Their states are held like any other's."""
+    """Their states are held like those of all others."""
     serving = serve(Limits(max_envs=2))
     serving.actor().say_hello(2, role=pb.ROLE_EVAL)
     actor = serving.actor()
@@ -92,7 +92,7 @@ def test_actors_that_only_evaluate_take_room_too(serve: Serve) -> None:
 
 @in_one_process
 def test_room_is_free_once_the_last_answer_is_given(serve: Serve) -> None:
-    """Until then the slots of who left are held, and no slot lies beyond the limit."""
+    """Until then the slots of an actor that left are held, and no slot lies beyond the limit."""
     serving = serve(Limits(max_envs=3))
     leaving = serving.actor()
     leaving.start(2)
@@ -111,12 +111,12 @@ def test_room_is_free_once_the_last_answer_is_given(serve: Serve) -> None:
 
 @in_one_process
 def test_streams_beyond_those_that_may_say_nothing_are_to_come_again(serve: Serve) -> None:
-    """The actors that were welcomed notice nothing; a place that is left is taken."""
+    """Actors that were welcomed are not affected, and a place that becomes free is used."""
     serving = serve(Limits(max_pending_streams=2))
     neighbour = serving.actor()
     neighbour.start(1)
     silent = [serving.actor() for _ in range(2)]
-    # They may take a moment to arrive, in which others may still come in.
+    # A stream may arrive late, and others may come in before it.
     assert _first_refusal(serving) == (
         LATER,
         "hello: expected at most 2 streams without a welcome, got one more",
@@ -140,7 +140,7 @@ def _first_refusal(serving: Serving) -> tuple[grpc.StatusCode, str]:
 
 @in_one_process
 def test_streams_that_wait_for_their_welcome_count_as_strangers(serve: Serve) -> None:
-    """Building networks takes seconds, in which any number could say hello."""
+    """Building networks takes seconds, and any number of actors could say hello meanwhile."""
     admitting, go_on = threading.Semaphore(0), threading.Event()
 
     def admit(spec: EnvSpec) -> str:
@@ -162,8 +162,8 @@ def test_streams_that_wait_for_their_welcome_count_as_strangers(serve: Serve) ->
         actor.act(first(1))
 
 
-def test_log_is_not_filled_by_who_comes_again_and_again() -> None:
-    """One line in ten seconds."""
+def test_log_is_not_filled_by_actors_that_retry() -> None:
+    """Refusals write one line in ten seconds."""
     now = [0.0]
     log = LogLimiter(10.0, lambda: now[0])
     told = []

@@ -1,4 +1,4 @@
-"""Where the server listens: what can be bound, and what would let strangers in."""
+"""Where the server listens: which addresses can be bound, and which need TLS and a token."""
 
 import socket
 from pathlib import Path
@@ -29,7 +29,7 @@ def server_at(*addresses: str, ingress_processes: int = 0) -> Server:
 
 
 def test_tcp_and_unix_sockets_serve_at_once(tmp_path: Path, ingress_processes: int) -> None:
-    """Port 0 is replaced by the real one; of socket files each process has its own."""
+    """The real port replaces port 0, and each process has its own socket file."""
     path = f"unix:{tmp_path / 'sock'}"
     server = server_at("127.0.0.1:0", path, ingress_processes=ingress_processes)
     tcp, *unix = server.start()
@@ -43,7 +43,7 @@ def test_tcp_and_unix_sockets_serve_at_once(tmp_path: Path, ingress_processes: i
 
 
 def test_busy_port_is_refused(ingress_processes: int) -> None:
-    """Not shared with who has it, who would get half the actors."""
+    """The process that has the port would keep half of the actors."""
     with socket.create_server(("127.0.0.1", 0)) as owner:
         address = f"127.0.0.1:{owner.getsockname()[1]}"
         server = server_at(address, ingress_processes=ingress_processes)
@@ -54,7 +54,7 @@ def test_busy_port_is_refused(ingress_processes: int) -> None:
 
 @pytest.mark.parametrize("rivals", [0, 2])
 def test_port_that_ingress_processes_share_is_busy_for_others(rivals: int) -> None:
-    """Though a system that is asked to share it would."""
+    """The system would share the port with any process that asks for it."""
     owner = server_at("127.0.0.1:0", ingress_processes=2)
     (address,) = owner.start()
     rival = server_at(address, ingress_processes=rivals)
@@ -65,7 +65,7 @@ def test_port_that_ingress_processes_share_is_busy_for_others(rivals: int) -> No
 
 
 def test_unix_socket_of_a_living_server_is_refused(tmp_path: Path, ingress_processes: int) -> None:
-    """gRPC would take it away; what a dead one left behind is taken over."""
+    """gRPC would remove it; the socket file of a dead server is replaced."""
     address = f"unix:{tmp_path / 'sock'}"
     owner = server_at(address)
     owner.start()
@@ -83,7 +83,7 @@ def test_unix_socket_of_a_living_server_is_refused(tmp_path: Path, ingress_proce
 
 
 def test_address_that_cannot_be_bound_is_refused(tmp_path: Path, ingress_processes: int) -> None:
-    """A directory that does not exist, an address of another machine."""
+    """The directory does not exist, or the address is another machine's."""
     for address in (f"unix:{tmp_path / 'missing' / 'sock'}", "203.0.113.7:0"):
         server = server_at(address, ingress_processes=ingress_processes)
         with pytest.raises(ConfigError, match="^listen: expected an address that can be bound"):
@@ -94,14 +94,14 @@ def test_address_that_cannot_be_bound_is_refused(tmp_path: Path, ingress_process
 LOCAL = ("127.0.0.1:0", "localhost:50051", "[::1]:50051", "unix:/tmp/s")
 
 
-def test_local_addresses_need_no_leave() -> None:
-    """Only this machine's own processes reach them."""
+def test_local_addresses_need_no_permission() -> None:
+    """Only processes of this machine reach them."""
     check_listen_addresses(LOCAL, Security())
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:50051", "[::]:50051", "10.0.0.1:1", "learner:50051"])
 def test_addresses_beyond_this_machine_need_tls_and_a_token(address: str, certs: Path) -> None:
-    """Both, or --insecure; the refusal says what is missing."""
+    """They need both, or --insecure, and the error says what is missing."""
     both = learner_security(certs, token=True)
     tls, token = Security(tls=both.tls), Security(token=both.token)
     for security, missing in (
@@ -117,12 +117,12 @@ def test_addresses_beyond_this_machine_need_tls_and_a_token(address: str, certs:
 
 @pytest.mark.parametrize("address", ["", "localhost", "h:65536", "unix:"])
 def test_malformed_addresses_are_refused(address: str) -> None:
-    """gRPC would bind something else instead, such as port 443."""
+    """gRPC would bind another address, such as port 443."""
     with pytest.raises(ConfigError, match="^listen: expected"):
         check_listen_addresses([address], Security(), insecure=True)
 
 
 def test_no_address_is_refused() -> None:
-    """Nobody could ever connect."""
+    """No actor could ever connect."""
     with pytest.raises(ConfigError, match="^listen: expected one or more addresses, got none"):
         check_listen_addresses([], Security(), insecure=True)

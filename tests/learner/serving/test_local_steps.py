@@ -1,4 +1,4 @@
-"""Steps past gRPC: what an actor on this machine passes through memory is served alike."""
+"""Steps that an actor on this machine passes through memory are served as those over gRPC."""
 
 import dataclasses
 import fcntl
@@ -37,21 +37,21 @@ class LocalActor:
         self.shared: SharedSteps = shared
 
     def act(self, outputs: EnvOutputs) -> tuple[int, list[int]]:
-        """Sends a step; returns its answer."""
+        """Sends a step, and returns its answer."""
         self.shared.send(outputs)
         answer = self.shared.receive(TIMEOUT_S)
         assert answer is not None
         return answer[0], answer[1].tolist()
 
     def close(self) -> None:
-        """Goes away without a word."""
+        """Closes its end without an orderly end of the stream."""
         self.stream.close()
         self.shared.close()
 
 
 @pytest.fixture
 def actor(serving: Serving) -> Iterator[LocalActor]:
-    """One with groups of 2 and 3, who have not stepped."""
+    """An actor with groups of 2 and 3 that has not stepped."""
     actor = LocalActor(serving.addresses[0], 2, 3)
     yield actor
     actor.close()
@@ -64,7 +64,7 @@ def starting(num_envs: int, *, group: int = 0, value: float = 0.0) -> EnvOutputs
 
 
 def test_step_arrives_as_it_was_sent(serving: Serving, actor: LocalActor) -> None:
-    """In the slots of its group, and its answer comes back under the group's number."""
+    """It reaches the slots of its group, and the answer has the group's number."""
     assert actor.act(starting(3, group=1, value=2)) == (1, [2, 2, 2])
     assert serving.inference.requests[-1].is_session_start
     sent = env_outputs(3, group=1, value=1)
@@ -82,7 +82,7 @@ def test_step_arrives_as_it_was_sent(serving: Serving, actor: LocalActor) -> Non
 
 
 def with_observation(outputs: EnvOutputs, value: float) -> EnvOutputs:
-    """Returns a step with one odd number in it."""
+    """Returns a step with one unusual number in it."""
     outputs.observations[0][1, 2] = value
     return outputs
 
@@ -106,10 +106,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bad_step_costs_its_sender_the_stream_and_nobody_else(
+def test_bad_step_ends_the_stream_of_its_sender_alone(
     serving: Serving, actor: LocalActor, name: str
 ) -> None:
-    """As one that came by gRPC does, with the same words; the memory is closed, too."""
+    """The status is as for a step that came by gRPC, and the memory is closed."""
     outputs, words = REFUSED[name]
     neighbour = LocalActor(serving.addresses[0], 1)
     neighbour.act(starting(1))
@@ -130,17 +130,17 @@ def test_bad_step_costs_its_sender_the_stream_and_nobody_else(
         (StepNotice(0, 3, 0.0, False), "episodes: expected at most one for each of 2"),
     ],
 )
-def test_notice_of_what_cannot_be_is_refused(
+def test_notice_of_an_impossible_step_is_refused(
     actor: LocalActor, notice: StepNotice, words: str
 ) -> None:
-    """The memory has no room for it."""
+    """The memory has no room for the group or the episodes that it names."""
     STEPS.write(actor.shared._steps, [notice])
     code, details = actor.stream.status()
     assert (code, details[: len(words)]) == (INVALID, words)
 
 
 def test_second_step_of_a_group_that_waits_is_refused(serving: Serving, actor: LocalActor) -> None:
-    """The first is being read."""
+    """The server still reads the first step."""
     actor.shared.send(starting(2, value=HELD))
     held = serving.inference.held.get(timeout=TIMEOUT_S)
     actor.shared.send(env_outputs(2))
@@ -148,10 +148,10 @@ def test_second_step_of_a_group_that_waits_is_refused(serving: Serving, actor: L
     held.reply(np.zeros(2, np.int64))
 
 
-def test_actor_that_reads_no_answers_is_refused_once_they_fill_the_pipe(
+def test_actor_that_reads_no_answers_is_refused_once_the_pipe_is_full(
     serving: Serving, actor: LocalActor
 ) -> None:
-    """Whoever else is served does not wait for it to read."""
+    """Other actors do not wait for it."""
     neighbour = LocalActor(serving.addresses[0], 1)
     num_answers = fcntl.fcntl(actor.shared._answers, fcntl.F_SETPIPE_SZ, 4096) // 8
     for count in range(num_answers):
@@ -165,7 +165,7 @@ def test_actor_that_reads_no_answers_is_refused_once_they_fill_the_pipe(
 
 
 def wait_until_unread(pipe: int, num_bytes: int) -> None:
-    """Returns once so much waits in a pipe."""
+    """Returns once `size` bytes wait in a pipe."""
     give_up = time.monotonic() + TIMEOUT_S
     while struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0] < num_bytes:
         assert time.monotonic() < give_up
@@ -173,7 +173,7 @@ def wait_until_unread(pipe: int, num_bytes: int) -> None:
 
 
 def test_actor_that_cannot_open_the_memory_uses_its_stream(serving: Serving) -> None:
-    """It is in another container, say; so are its answers there."""
+    """An actor in another container sends its steps, and gets its answers, by gRPC."""
     actor = FakeActor(serving.addresses[0], metadata=WISH)
     actor.start(2)
     answer = actor.act(step(2, value=3))
@@ -182,14 +182,14 @@ def test_actor_that_cannot_open_the_memory_uses_its_stream(serving: Serving) -> 
 
 
 def test_memory_is_shared_over_unix_sockets_and_on_request_only(serving: Serving) -> None:
-    """Others may be on another machine, or know nothing of it."""
+    """Other actors may be on another machine, or older than this offer."""
     actor = serving.actor()
     actor.say_hello(2)
     assert MEMORY_METADATA not in dict(actor.first_metadata())
 
 
-def test_end_of_the_learner_shows(serving: Serving, actor: LocalActor) -> None:
-    """While the actor waits for an answer that will not come."""
+def test_actor_that_waits_sees_the_end_of_the_learner(serving: Serving, actor: LocalActor) -> None:
+    """The actor does not wait for an answer that will not come."""
     actor.shared.send(starting(2, value=HELD))
     held = serving.inference.held.get(timeout=TIMEOUT_S)
     serving.stop_server()
@@ -201,7 +201,7 @@ def test_end_of_the_learner_shows(serving: Serving, actor: LocalActor) -> None:
 
 @pytest.mark.parametrize("ingress_processes", [0], indirect=True)
 def test_nothing_stays_open_behind_actors(serving: Serving) -> None:
-    """Neither files nor pipes nor memory."""
+    """No file, pipe or memory stays open."""
 
     def held() -> set[str]:
         names = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
@@ -217,7 +217,7 @@ def test_nothing_stays_open_behind_actors(serving: Serving) -> None:
         actor.close()
         del actor
         serving.batcher.wait_for_connected(0)
-    # The fake inference thread keeps requests; the newest it holds on to until the next.
+    # The fake inference thread keeps its requests, and the newest until the next comes.
     serving.inference.requests.clear()
     serving.actor().start(1)
     assert not held() - before

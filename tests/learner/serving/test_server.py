@@ -1,4 +1,4 @@
-"""Admitting an actor takes as long as building the networks; meanwhile life goes on."""
+"""Building the networks for an actor takes seconds, and the server serves others meanwhile."""
 
 import threading
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.learner.serving.support import SPEC, Serving, first, hello, step
 def test_actor_that_leaves_during_admission_is_forgotten(
     tmp_path: Path, ingress_processes: int
 ) -> None:
-    """The networks take seconds to build; nobody may be left in their slots."""
+    """It leaves while its networks are built, and its slots become free."""
     admitting, go_on = threading.Semaphore(0), threading.Event()
 
     def admit(spec: EnvSpec) -> str:
@@ -40,7 +40,7 @@ def test_actor_that_leaves_during_admission_is_forgotten(
 def test_steps_of_others_are_served_during_an_admission(
     tmp_path: Path, ingress_processes: int
 ) -> None:
-    """Building networks must not stop the event loop."""
+    """Building networks must not block the event loop."""
     admitting, go_on = threading.Event(), threading.Event()
     calls = []
 
@@ -63,7 +63,7 @@ def test_steps_of_others_are_served_during_an_admission(
 
 
 def test_spec_that_differs_is_refused_with_the_field() -> None:
-    """As an incompatibility of the two sides, not a broken message."""
+    """The status is that of an incompatible pair, and not of a broken message."""
     check_same_environment(SPEC, env_spec())
     with pytest.raises(IncompatibleError, match="^this run's action.num_values: expected 4, got 5"):
         check_same_environment(SPEC, env_spec(num_actions=5))

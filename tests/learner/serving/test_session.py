@@ -1,4 +1,4 @@
-"""A session from hello to goodbye: its replies, its slots, and how it is counted."""
+"""A session from its hello to its end: replies, slots, and how it is counted."""
 
 import dataclasses
 
@@ -15,13 +15,13 @@ from tests.learner.serving.support import HELD, SPEC, Serving, first, hello, ste
 
 
 def test_actor_is_welcomed(serving: Serving) -> None:
-    """With the run's name, and the environments connected by then, its own included."""
+    """The welcome holds the run's name, and how many environments are connected, with its own."""
     assert serving.actor().say_hello(2, 3) == pb.Welcome(run_name="a-run", envs_connected=5)
     assert serving.actor().say_hello(4).envs_connected == 9
 
 
 def test_every_step_is_answered_with_its_actions(serving: Serving) -> None:
-    """Encoded as the spec says, under the group's number."""
+    """The actions are encoded as the spec says, under the group's number."""
     actor = serving.actor()
     actor.start(2, 3)
     actions = actor.act(step(3, group=1, value=2))
@@ -30,7 +30,7 @@ def test_every_step_is_answered_with_its_actions(serving: Serving) -> None:
 
 
 def test_request_carries_the_step_as_sent(serving: Serving) -> None:
-    """Observations, rewards, flags and games, to the slots of the group."""
+    """Observations, rewards, flags and games reach the slots of the group."""
     actor = serving.actor()
     actor.start(2, 3)
     outputs = env_outputs(3, group=1, value=0.0)
@@ -49,7 +49,7 @@ def test_request_carries_the_step_as_sent(serving: Serving) -> None:
 
 
 def test_only_the_first_message_of_a_group_starts_its_session(serving: Serving) -> None:
-    """There the stores drop what a predecessor left; later episode starts must not."""
+    """It makes the stores drop the rows of the actor before; later episode starts must not."""
     actor = serving.actor()
     actor.say_hello(1, 1)
     for message in (first(1), first(1, group=1), step(1), first(1), step(1, group=1)):
@@ -60,7 +60,7 @@ def test_only_the_first_message_of_a_group_starts_its_session(serving: Serving) 
 
 @pytest.mark.parametrize(("role", "is_eval"), [(pb.ROLE_TRAIN, False), (pb.ROLE_EVAL, True)])
 def test_role_decides_who_acts_greedily(serving: Serving, role: pb.Role, is_eval: bool) -> None:
-    """As the actor's hello said."""
+    """The hello of the actor holds its role."""
     actor = serving.actor()
     actor.say_hello(1, role=role)
     actor.act(first(1))
@@ -68,7 +68,7 @@ def test_role_decides_who_acts_greedily(serving: Serving, role: pb.Role, is_eval
 
 
 def test_replies_come_in_the_order_of_the_answers(serving: Serving) -> None:
-    """A group is not held up by another; each reply says whose it is."""
+    """No group waits for another, and each reply holds its group's number."""
     actor = serving.actor()
     actor.start(1, 2)
     actor.send(step(1, group=0, value=HELD))
@@ -79,8 +79,8 @@ def test_replies_come_in_the_order_of_the_answers(serving: Serving) -> None:
     assert (late.group, late.actions) == (0, np.array([2], "<i8").tobytes())
 
 
-def test_actor_may_end_its_stream_in_peace(serving: Serving) -> None:
-    """Status OK; then it is no longer counted."""
+def test_actor_that_ends_its_stream_gets_status_ok(serving: Serving) -> None:
+    """It is then no longer counted."""
     actor = serving.actor()
     actor.start(2)
     actor.finish_sending()
@@ -90,7 +90,7 @@ def test_actor_may_end_its_stream_in_peace(serving: Serving) -> None:
 
 
 def test_slots_are_released_after_the_last_reply_only(serving: Serving) -> None:
-    """Until then the inference thread may still write what they hold; then they are reused."""
+    """Until then the inference thread may still write them; then they are used again."""
     leaving = serving.actor()
     leaving.start(2)
     leaving.send(step(2, value=HELD))
@@ -110,7 +110,7 @@ def test_slots_are_released_after_the_last_reply_only(serving: Serving) -> None:
 
 
 def test_slots_of_an_idle_actor_are_reused_when_it_leaves(serving: Serving) -> None:
-    """Its successor starts a session of its own on them."""
+    """The next actor starts a session of its own on them."""
     leaving = serving.actor()
     leaving.start(2)
     leaving.close()
@@ -122,7 +122,7 @@ def test_slots_of_an_idle_actor_are_reused_when_it_leaves(serving: Serving) -> N
 
 
 def test_connected_environments_are_counted(serving: Serving) -> None:
-    """For the batcher, which waits for a share of them, and for the reports."""
+    """The batcher waits for a share of them, and reports show them."""
     actors = [serving.actor() for _ in range(2)]
     actors[0].say_hello(2, 2)
     serving.batcher.wait_for_connected(4)
@@ -135,7 +135,7 @@ def test_connected_environments_are_counted(serving: Serving) -> None:
 
 
 def test_shutdown_ends_streams_with_a_status_to_retry_on(serving: Serving) -> None:
-    """Whether an actor waits for its actions or is stepping."""
+    """This holds for an actor that waits for actions and for one that steps."""
     waiting, stepping = serving.actor(), serving.actor()
     waiting.start(1)
     stepping.start(1)
@@ -144,12 +144,12 @@ def test_shutdown_ends_streams_with_a_status_to_retry_on(serving: Serving) -> No
     serving.stop_server()
     for actor in (waiting, stepping):
         assert isinstance(error_from_status(*actor.status()), LearnerUnavailableError)
-    # The inference thread was in the middle of a batch: its answer goes nowhere.
+    # The inference thread was in the middle of a batch, whose answer goes nowhere.
     held.reply(np.array([0]))
 
 
 def test_connecting_to_a_stopped_server_is_to_be_retried(serving: Serving) -> None:
-    """A learner may be restarting."""
+    """The learner may be restarting."""
     serving.stop_server()
     actor = serving.actor()
     actor.send(hello(1))
@@ -157,7 +157,7 @@ def test_connecting_to_a_stopped_server_is_to_be_retried(serving: Serving) -> No
 
 
 def test_many_actors_at_once_get_their_own_answers(serving: Serving) -> None:
-    """Ten streams with two groups each, fifty steps."""
+    """Ten streams with two groups each make fifty steps."""
 
     def play(number: int) -> None:
         actor = serving.actor()
@@ -173,8 +173,8 @@ def test_many_actors_at_once_get_their_own_answers(serving: Serving) -> None:
         playing.result(TIMEOUT_S)
 
 
-def test_who_watches_the_health_is_told_that_the_learner_stops(serving: Serving) -> None:
-    """Before the stream ends: a load balancer sends nobody there any more."""
+def test_watcher_of_the_health_is_told_that_the_learner_stops(serving: Serving) -> None:
+    """The news comes before the streams end, so that a load balancer sends no more actors there."""
     with grpc.insecure_channel(serving.address) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(  # pyright: ignore[reportAttributeAccessIssue]
             health_pb2.HealthCheckRequest(service="seed.v1.Inference"), timeout=TIMEOUT_S
@@ -186,7 +186,7 @@ def test_who_watches_the_health_is_told_that_the_learner_stops(serving: Serving)
 
 
 def test_health_check_says_serving(serving: Serving) -> None:
-    """To the standard client, which container platforms have."""
+    """The standard client of container platforms gets it."""
     with grpc.insecure_channel(serving.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         answer = stub.Check(  # pyright: ignore[reportAttributeAccessIssue]

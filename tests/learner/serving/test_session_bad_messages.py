@@ -1,4 +1,4 @@
-"""What the server refuses, which status says so, and whom it costs."""
+"""Messages that the server refuses, the status of each refusal, and the actors it affects."""
 
 from typing import NamedTuple
 
@@ -29,11 +29,11 @@ class Violation(NamedTuple):
     messages: list[pb.ActRequest | bytes]
     code: grpc.StatusCode
     details: str
-    """Beginning of the status details: the field."""
+    """How the status details begin: with the field."""
 
 
 def changed(message: pb.ActRequest, **fields: object) -> pb.ActRequest:
-    """Returns a copy of a message with some fields of its payload replaced."""
+    """Returns a copy of a message in which some fields of its payload are replaced."""
     copy = pb.ActRequest()
     copy.CopyFrom(message)
     payload = getattr(copy, message.WhichOneof("payload") or "")
@@ -159,10 +159,8 @@ VIOLATIONS = {
 
 
 @pytest.mark.parametrize("name", VIOLATIONS)
-def test_bad_message_costs_its_sender_the_stream_and_nobody_else(
-    serving: Serving, name: str
-) -> None:
-    """The status names the field; an actor beside it goes on, and its slots serve others."""
+def test_bad_message_ends_the_stream_of_its_sender_alone(serving: Serving, name: str) -> None:
+    """The status names the field; another actor goes on, and the slots serve other actors."""
     violation = VIOLATIONS[name]
     neighbour, actor = serving.actor(), serving.actor()
     neighbour.start(1)
@@ -175,7 +173,7 @@ def test_bad_message_costs_its_sender_the_stream_and_nobody_else(
 
 
 def test_stream_that_says_nothing_is_refused(serving: Serving) -> None:
-    """A hello was expected at the least."""
+    """A stream must at least say hello."""
     actor = serving.actor()
     actor.finish_sending()
     code, details = actor.status()

@@ -1,4 +1,4 @@
-"""Actors that say nothing, do not read, or are stopped: dropped, while nobody else waits."""
+"""Actors that are silent, do not read, or are stopped: they are dropped, and no other waits."""
 
 import contextlib
 import queue
@@ -31,7 +31,7 @@ Serve = Callable[[Timeouts], Serving]
 
 @pytest.fixture
 def serve(tmp_path: Path, ingress_processes: int) -> Iterator[Serve]:
-    """Starts a server with little timeouts of some kind."""
+    """Starts a server with short timeouts."""
     started: list[Serving] = []
 
     def start(timeouts: Timeouts) -> Serving:
@@ -52,7 +52,7 @@ def serve(tmp_path: Path, ingress_processes: int) -> Iterator[Serve]:
 
 @contextlib.contextmanager
 def served_meanwhile(serving: Serving) -> Iterator[None]:
-    """Has an actor of one environment step all the time; each step must be answered."""
+    """Lets an actor of one environment step all the time; each step must be answered."""
     neighbour, ends = serving.actor(), threading.Event()
     neighbour.start(1)
 
@@ -73,7 +73,7 @@ def served_meanwhile(serving: Serving) -> Iterator[None]:
 
 
 def test_actor_that_never_says_hello_is_dropped(serve: Serve) -> None:
-    """With a status on which an honest actor tries again; nobody waits for it meanwhile."""
+    """It gets a status to retry on, and no other actor waits for it."""
     serving = serve(Timeouts(hello_s=0.2))
     with served_meanwhile(serving):
         assert serving.actor().status() == (
@@ -83,7 +83,7 @@ def test_actor_that_never_says_hello_is_dropped(serve: Serve) -> None:
 
 
 def test_connection_without_a_word_is_closed(serve: Serve) -> None:
-    """Before HTTP/2 has even begun, while others step."""
+    """The connection is closed before HTTP/2 has begun, while others step."""
     serving = serve(Timeouts(hello_s=0.2))
     address = serving.address.removeprefix("unix:")
     with served_meanwhile(serving), socket.socket(socket.AF_UNIX) as connection:
@@ -112,7 +112,7 @@ def test_actor_that_no_longer_steps_is_dropped(serve: Serve, steps: int) -> None
 
 
 def test_actor_that_waits_for_the_learner_is_not_silent() -> None:
-    """A paused learner owes it answers, however long; only then its own time begins."""
+    """A paused learner owes it answers for any time; its own time begins with the answer."""
     now = [0.0]
     session = ConnectedActor(HELLO, np.arange(2), lambda: now[0])
     for group in range(2):
@@ -128,8 +128,8 @@ def test_actor_that_waits_for_the_learner_is_not_silent() -> None:
     assert session.silent_s() == 3
 
 
-def test_answers_that_nobody_reads_do_not_pile_up() -> None:
-    """One may wait for each group, and the welcome; then the stream ends."""
+def test_answers_that_are_not_read_do_not_pile_up() -> None:
+    """One answer may wait for each group, beside the welcome; then the stream ends."""
     session = ConnectedActor(HELLO, np.arange(2))
     session.outbox.put_nowait(pb.ActResponse(welcome=pb.Welcome()))
     outputs = wire.decode_env_outputs(first(1).env_outputs, HELLO)
@@ -141,7 +141,7 @@ def test_answers_that_nobody_reads_do_not_pile_up() -> None:
 
 
 def test_actor_that_reads_nothing_is_dropped_though_it_takes_no_status(serve: Serve) -> None:
-    """The transport holds what it can, then answers pile up; the status waits to be read."""
+    """The transport holds what it can, then answers pile up, and the status waits to be read."""
     size = 20_000
     serving = serve(Timeouts(goodbye_s=0.2))
     # Every other actor is served by the same process, so that answers keep their order.
@@ -153,7 +153,7 @@ def test_actor_that_reads_nothing_is_dropped_though_it_takes_no_status(serve: Se
         deaf.send(first(size, value=HELD))
         with contextlib.suppress(queue.Empty):
             serving.inference.held.get(timeout=5.0).reply(np.zeros(size, np.int64))
-            # Answered behind it: by now the deaf actor's answer is on its way.
+            # It is answered after the deaf actor, whose answer is on its way by now.
             neighbour.act(step(1))
     serving.batcher.wait_for_connected(1)
     code, details = deaf.status()
@@ -162,7 +162,7 @@ def test_actor_that_reads_nothing_is_dropped_though_it_takes_no_status(serve: Se
 
 
 def test_stopped_process_is_dropped_while_others_go_on(serve: Serve) -> None:
-    """Its machine answers for it, but its transport gives no sign of life."""
+    """Its machine keeps the connection, and its transport gives no sign of life."""
     serving = serve(Timeouts(ping_every_s=0.5, ping_answer_s=0.5))
     neighbour = serving.actor()
     neighbour.start(1)
@@ -184,7 +184,7 @@ def test_stopped_process_is_dropped_while_others_go_on(serve: Serve) -> None:
 
 
 def test_two_actors_of_the_same_name_are_two_actors(serving: Serving) -> None:
-    """A copied machine, or a connection that its actor has lost and replaced."""
+    """A machine may be copied, or an actor may have replaced a connection that it lost."""
     actors = [serving.actor() for _ in range(2)]
     for actor in actors:
         actor.start(2)
@@ -193,7 +193,7 @@ def test_two_actors_of_the_same_name_are_two_actors(serving: Serving) -> None:
     for number, actor in enumerate(actors):
         answer = actor.act(step(2, value=number))
         assert np.frombuffer(answer.actions, "<i8").tolist() == [number] * 2
-    # One leaves: the other keeps its stream, and its slots.
+    # One leaves, and the other keeps its stream and its slots.
     serving.batcher.wait_for_connected(4)
     actors[0].close()
     serving.batcher.wait_for_connected(2)

@@ -1,4 +1,4 @@
-"""Which slots are given out, and when again."""
+"""The slots that are given out, and when they are given out again."""
 
 import random
 
@@ -8,7 +8,7 @@ from learner.serving.slot_allocator import SlotAllocator
 
 
 def test_allocator_gives_the_lowest_free_slots() -> None:
-    """So that the stores stay as small as the fleet."""
+    """The stores then stay as small as the number of environments."""
     allocator = SlotAllocator()
     assert allocator.allocate(3).tolist() == [0, 1, 2]
     assert allocator.allocate(2).tolist() == [3, 4]

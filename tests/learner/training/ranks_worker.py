@@ -27,7 +27,7 @@ _NETWORK = NetworkConfig(
 
 
 def make_agent(algorithm: str) -> Agent:
-    """Returns one whose network keeps statistics, and whose loss is a mean."""
+    """Returns an agent whose network keeps statistics, and whose loss is a mean."""
     spec = env_spec(SCREEN, SPEED)
     if algorithm == "vtrace":
         return VTraceAgent(spec, _NETWORK, VTraceConfig(unroll_length=4, loss_reduction="mean"))
@@ -35,14 +35,14 @@ def make_agent(algorithm: str) -> Agent:
 
 
 def make_batch(agent: Agent, number: int) -> Unrolls:
-    """Returns the whole batch of an update, always the same."""
+    """Returns the whole batch of an update, the same each time."""
     state = agent.initial_state(BATCH_SIZE, torch.device("cpu"))
     return random_unrolls(env_spec(SCREEN, SPEED), 5, BATCH_SIZE, state, seeded(number))
 
 
 def train(algorithm: str, place: Place) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Returns weights and metrics after some updates with this rank's share of each batch."""
-    # Each starts out with weights of its own: those of the first must count.
+    # Each rank starts with weights of its own, and those of the first must be used.
     torch.manual_seed(place.rank)
     agent, ranks, metrics = make_agent(algorithm), Ranks(place), Metrics()
     network = agent.build_network()
@@ -59,7 +59,7 @@ def train(algorithm: str, place: Place) -> tuple[dict[str, Tensor], dict[str, fl
 
 
 def work(algorithm: str, place: Place, environment: dict[str, str], answers: Any) -> None:
-    """Trains as one of several processes, and sends what it has in the end."""
+    """Trains as one of several processes, and sends its weights and metrics."""
     os.environ |= environment
     torch.set_num_threads(1)
     weights, metrics = train(algorithm, place)
@@ -67,7 +67,7 @@ def work(algorithm: str, place: Place, environment: dict[str, str], answers: Any
 
 
 def resume(learner_step: int, place: Place, environment: dict[str, str], answers: Any) -> None:
-    """Joins with a checkpoint of some learner step, and sends what is said to that."""
+    """Joins with a checkpoint of `learner_step`, and sends the error or None."""
     os.environ |= environment
     try:
         Ranks(place).join(make_agent("vtrace").build_network(), learner_step)

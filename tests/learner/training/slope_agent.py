@@ -1,4 +1,4 @@
-"""An agent of two weights whose every update is known, and a trainer of it."""
+"""An agent of two weights with known updates, and a trainer for it."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from learner.reporting.metrics import Metrics
 from learner.training.trainer import Trainer
 from tests.support.fake_agent import FakeAgent
 
-GRADIENT = (3.0, -4.0)  # of norm 5
+GRADIENT = (3.0, -4.0)  # Its norm is 5.
 
 
 class Slope(nn.Module):
@@ -24,7 +24,7 @@ class Slope(nn.Module):
 
 
 class SlopeAgent(FakeAgent):
-    """Its loss has the same gradient everywhere, so that every update is known."""
+    """Its loss has the same gradient everywhere, so every update is known."""
 
     unroll_length = 2
     batch_size = 2

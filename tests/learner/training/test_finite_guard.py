@@ -1,4 +1,4 @@
-"""Updates that are not finite: left out, written down, and at some point the end of a run."""
+"""Updates that are not finite are left out and written down, and too many end the run."""
 
 import math
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.fake_agent import FakeAgent
 
 
 class SteepAgent(FakeAgent):
-    """Its loss is w times `slope`, and its first unroll's priority is as good as `slope`."""
+    """Its loss is w times `slope`, and the priority of its first unroll is `slope`."""
 
     def __init__(self) -> None:
         self.slope = 1.0
@@ -47,7 +47,7 @@ class SteepAgent(FakeAgent):
 
 
 class Guarded:
-    """A trainer with a guard, and a look at all that an update changes."""
+    """A trainer with a guard, and copies of all that an update changes."""
 
     def __init__(self, directory: Path, *, max_in_a_row: int = 3) -> None:
         self.agent = SteepAgent()
@@ -78,7 +78,7 @@ class Guarded:
         return [x.detach().clone() for x in tensors]
 
     def dumps(self) -> list[str]:
-        """Returns the names of the batches written out."""
+        """Returns the names of the batches that were written."""
         return sorted(path.name for path in self.directory.glob("*"))
 
 
@@ -93,7 +93,7 @@ def guarded(tmp_path: Path) -> Guarded:
 def test_update_that_is_not_finite_leaves_everything_as_it_was(
     guarded: Guarded, slope: float, hides_it: bool
 ) -> None:
-    """Weights and averages; the next good update goes on from them."""
+    """Weights and averages stay, and the next good update goes on from them."""
     guarded.step(1.0)
     before = guarded.state()
     guarded.agent.hides_it = hides_it
@@ -105,7 +105,7 @@ def test_update_that_is_not_finite_leaves_everything_as_it_was(
 
 
 def test_bad_updates_are_counted_and_do_not_reach_the_means(guarded: Guarded) -> None:
-    """One NaN would make the mean of the whole window one."""
+    """One NaN would make the mean of the whole window NaN."""
     for slope in (1.0, math.nan, math.nan, 1.0):
         guarded.step(slope)
     report = guarded.metrics.drain()
@@ -115,14 +115,14 @@ def test_bad_updates_are_counted_and_do_not_reach_the_means(guarded: Guarded) ->
 
 
 def test_sequences_without_a_finite_loss_lose_their_priority(guarded: Guarded) -> None:
-    """Replay would else sample them again and again, or refuse their priorities."""
+    """Else replay would sample them again and again, or refuse their priorities."""
     priorities = guarded.step(math.inf)
     assert priorities is not None
     assert priorities.tolist() == [0, 2]
 
 
 def test_run_ends_only_when_bad_updates_come_in_a_row(guarded: Guarded) -> None:
-    """With what was not finite, how often, and where to look."""
+    """The error says what was not finite, how often, and where the batches are."""
     for slope in (math.nan, math.nan, 1.0, math.nan, math.nan):
         guarded.step(slope)
     message = r"^loss: expected finite values, got loss/total nan, .* in 3 updates in a row; .*"
@@ -131,7 +131,7 @@ def test_run_ends_only_when_bad_updates_come_in_a_row(guarded: Guarded) -> None:
 
 
 def test_batch_is_written_out_to_be_looked_at(guarded: Guarded) -> None:
-    """All that the loss saw, and what came of it."""
+    """The file holds the whole input of the loss, and its results."""
     guarded.step(math.nan)
     assert guarded.dumps() == ["update-1.safetensors"]
     path = guarded.directory / "update-1.safetensors"
@@ -147,7 +147,7 @@ def test_batch_is_written_out_to_be_looked_at(guarded: Guarded) -> None:
 
 
 def test_tensors_are_named_by_their_path() -> None:
-    """Also those of dicts and tuples."""
+    """This includes the tensors of dicts and tuples."""
     state = {"h": torch.zeros(2, 3)}
     unrolls = random_unrolls(env_spec(), 5, 2, state, seeded())
     names = named_tensors(Batch(unrolls)).keys()
@@ -159,7 +159,7 @@ def test_tensors_are_named_by_their_path() -> None:
 
 
 def test_only_the_first_batches_are_written_out(tmp_path: Path) -> None:
-    """Those of a run that was resumed count too."""
+    """Files of the run before a resume count too."""
     before, after = (Guarded(tmp_path, max_in_a_row=100) for _ in range(2))
     for guarded in (before, after):
         for _ in range(MAX_DUMPS):
@@ -168,7 +168,7 @@ def test_only_the_first_batches_are_written_out(tmp_path: Path) -> None:
 
 
 def test_batch_that_cannot_be_written_changes_nothing_else(tmp_path: Path) -> None:
-    """A full disk, or here a file where the directory should be."""
+    """The disk may be full; here a file stands where the directory must be."""
     (tmp_path / "taken").write_text("")
     guarded = Guarded(tmp_path / "taken")
     before = guarded.state()

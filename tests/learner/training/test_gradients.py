@@ -1,4 +1,4 @@
-"""One gradient, however many threads share the batch, in however many parts."""
+"""One gradient for a batch that any number of threads share, in any number of parts."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ B = 5
 
 
 def make_agent() -> VTraceAgent:
-    """Returns one with everything that threads could mix up."""
+    """Returns an agent with everything that threads could mix up."""
     network = NetworkConfig(
         torso="small_conv", hidden_sizes=(8,), lstm_size=5, frame_stack=2, center_images=True
     )
@@ -49,7 +49,7 @@ def gradients_of(network: nn.Module) -> dict[str, torch.Tensor]:
 def test_parts_together_give_the_gradient_of_the_batch(
     num_threads: int, max_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And its metrics; also with more threads than unrolls, and several parts to a thread."""
+    """Metrics agree too, also with more threads than unrolls and several parts a thread."""
     monkeypatch.setattr("learner.training.gradients.MAX_ROWS_ON_CPU", max_rows)
     agent = make_agent()
     network, unrolls = with_random_weights(agent.build_network()), unrolls_for(agent)
@@ -70,7 +70,7 @@ def test_parts_together_give_the_gradient_of_the_batch(
 
 @pytest.mark.parametrize("num_threads", [1, 3])
 def test_gradients_of_the_batch_before_are_forgotten(num_threads: int) -> None:
-    """On every thread."""
+    """This holds for every thread."""
     agent = make_agent()
     network = with_random_weights(agent.build_network())
     gradients = Gradients(agent, network, num_threads)
@@ -83,7 +83,7 @@ def test_gradients_of_the_batch_before_are_forgotten(num_threads: int) -> None:
 
 
 def test_every_thread_sees_updates_of_weights_and_statistics() -> None:
-    """An optimiser's step, a checkpoint loaded, a running mean that moved."""
+    """The change may be an optimiser's step, a loaded checkpoint, or a new running mean."""
     agent = make_agent()
     network, unrolls = with_random_weights(agent.build_network()), unrolls_for(agent)
     gradients = Gradients(agent, network, 3)
@@ -98,7 +98,7 @@ def test_every_thread_sees_updates_of_weights_and_statistics() -> None:
 def assert_like_a_single_thread(
     agent: VTraceAgent, network: nn.Module, gradients: Gradients
 ) -> None:
-    """Asserts that threads with an own past compute what a fresh single one does."""
+    """Asserts that threads with updates behind them compute what a new single thread does."""
     unrolls = unrolls_for(agent, 3)
     gradients.compute(Batch(unrolls))
     got = gradients_of(network)
@@ -108,7 +108,7 @@ def assert_like_a_single_thread(
 
 
 def test_batch_of_one_unroll_needs_one_thread() -> None:
-    """The others have nothing to do."""
+    """The other threads have no work."""
     agent = make_agent()
     network = with_random_weights(agent.build_network())
     unrolls = random_unrolls(
@@ -119,7 +119,7 @@ def test_batch_of_one_unroll_needs_one_thread() -> None:
 
 
 def test_failure_on_any_thread_is_raised() -> None:
-    """A thread that died in silence would train on half of each batch."""
+    """If a thread died in silence, half of each batch would be trained."""
     agent = make_agent()
     network = with_random_weights(agent.build_network())
     unrolls = unrolls_for(agent)
@@ -133,7 +133,7 @@ def test_failure_on_any_thread_is_raised() -> None:
 def test_no_part_is_larger_than_the_caches_hold(
     max_rows: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of two threads splits its own share; one unroll is the least there is."""
+    """Each of two threads splits its own share, down to one unroll at least."""
     monkeypatch.setattr("learner.training.gradients.MAX_ROWS_ON_CPU", max_rows)
     agent = make_agent()
     network = with_random_weights(agent.build_network())
@@ -150,7 +150,7 @@ def test_no_part_is_larger_than_the_caches_hold(
 
 
 def test_priorities_stay_in_the_order_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it was split: they are told to replay by place."""
+    """Replay gets them by place, however the batch was split."""
     monkeypatch.setattr("learner.training.gradients.MAX_ROWS_ON_CPU", 10)
     agent = make_agent()
     network = with_random_weights(agent.build_network())
@@ -168,7 +168,7 @@ def test_priorities_stay_in_the_order_of_the_batch(monkeypatch: pytest.MonkeyPat
 
 
 def test_each_unroll_keeps_its_importance_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part of the batch is given the weights of its own unrolls."""
+    """Each part of the batch gets the weights of its own unrolls."""
     monkeypatch.setattr("learner.training.gradients.MAX_ROWS_ON_CPU", 10)
     agent = make_agent()
     network = with_random_weights(agent.build_network())

@@ -1,4 +1,4 @@
-"""The trainer's loop: when it ends, and who is told of each update."""
+"""The trainer's loop: when it ends, and what it tells of each update."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from tests.learner.training.slope_agent import Slope, SlopeAgent, make_trainer, 
 
 
 class RecordingUnrolls(FreshUnrolls):
-    """Remembers what it was told of updates."""
+    """Remembers the arguments of `trained`."""
 
     def __init__(self, batch_size: int, *, queue_batches: int, sample_reuse: int) -> None:
         super().__init__(batch_size, queue_batches=queue_batches, sample_reuse=sample_reuse)
@@ -29,7 +29,7 @@ class RecordingUnrolls(FreshUnrolls):
 
 
 class TrainingRun:
-    """`run_training` with everything around it, on the calling thread or another."""
+    """`run_training` with all that it needs, on the calling thread or another."""
 
     def __init__(self, total_env_steps: int, *, sample_reuse: int = 1) -> None:
         self.trainer, self.metrics = make_trainer()
@@ -43,12 +43,12 @@ class TrainingRun:
         self._total_env_steps = total_env_steps
 
     def put(self, unrolls: Unrolls) -> None:
-        """Does what inference would."""
+        """Puts unrolls as inference would."""
         slots = np.arange(unrolls.num_unrolls)
         self.experience.put(Completed(unrolls, slots, np.ones(len(slots), bool)))
 
     def save_if_due(self) -> None:
-        """Counts; inference, had it run, would have counted steps by now."""
+        """Counts the calls, and adds the env steps that inference would have counted by then."""
         self.num_saves += 1
         self.progress.own_env_steps += self.env_steps_per_update
 
@@ -69,7 +69,7 @@ class TrainingRun:
 
 
 def test_training_ends_when_the_env_steps_are_spent() -> None:
-    """Each update takes the oldest batch; what is queued beyond the budget is left."""
+    """Each update takes the oldest batch, and batches beyond the budget are left."""
     run = TrainingRun(total_env_steps=100)
     run.env_steps_per_update = 40
     for number in range(4):
@@ -86,7 +86,7 @@ def test_training_ends_when_the_env_steps_are_spent() -> None:
 
 
 def test_reused_batches_are_trained_on_beside_the_fresh_one() -> None:
-    """Each in as many updates as asked for, the fresh one last."""
+    """Each batch is in `sample_reuse` updates, and the fresh one comes last."""
     run = TrainingRun(total_env_steps=3, sample_reuse=2)
     run.env_steps_per_update = 1
     for number in range(3):
@@ -98,7 +98,7 @@ def test_reused_batches_are_trained_on_beside_the_fresh_one() -> None:
 
 
 def test_experience_is_told_the_priorities_of_each_batch() -> None:
-    """Those that the loss gave, in the batch's order; none from an agent without."""
+    """They are those of the loss, in the batch's order; an agent without priorities gives None."""
     run = TrainingRun(total_env_steps=2)
     run.env_steps_per_update = 1
     run.put(numbered_unrolls([0, 1, 2, 3]))
@@ -111,8 +111,8 @@ def test_experience_is_told_the_priorities_of_each_batch() -> None:
     assert [batch.unrolls.steps.actions[0].tolist() for batch in batches] == told
 
 
-def test_agent_hears_of_each_update_once_it_is_made() -> None:
-    """Its target network follows the new weights, not those before."""
+def test_agent_is_called_after_each_update() -> None:
+    """A target network must follow the new weights, and not those before."""
     run = TrainingRun(total_env_steps=2)
     run.env_steps_per_update = 1
     run.put(numbered_unrolls([0, 1, 2, 3]))
@@ -123,7 +123,7 @@ def test_agent_hears_of_each_update_once_it_is_made() -> None:
 
 
 def test_every_update_is_published_under_its_number() -> None:
-    """Inference acts with what was just trained."""
+    """Inference acts with the weights that were just trained."""
     run = TrainingRun(total_env_steps=2)
     run.env_steps_per_update = 1
     run.put(numbered_unrolls([0, 0, 0, 0]))
@@ -134,7 +134,7 @@ def test_every_update_is_published_under_its_number() -> None:
 
 
 def test_training_ends_when_the_queue_closes() -> None:
-    """Ctrl-C, while the trainer waits for unrolls that will not come."""
+    """Ctrl-C may come while the trainer waits for unrolls."""
     run = TrainingRun(total_env_steps=100)
     run.put(numbered_unrolls([0]))
     training = in_thread(run.run)
@@ -144,7 +144,7 @@ def test_training_ends_when_the_queue_closes() -> None:
 
 
 def test_complete_run_trains_no_more() -> None:
-    """Resumed by mistake, it must not wait for a batch."""
+    """A run that is resumed by mistake must not wait for a batch."""
     run = TrainingRun(total_env_steps=100)
     run.progress.own_env_steps = 100
     run.run()
@@ -152,7 +152,7 @@ def test_complete_run_trains_no_more() -> None:
 
 
 def test_zero_lag_deviation_is_reported() -> None:
-    """Of the first batch, which the initial weights acted."""
+    """It is that of the first batch, on which the initial weights acted."""
     run = TrainingRun(total_env_steps=1)
     run.env_steps_per_update = 1
     run.put(numbered_unrolls([0, 0]))

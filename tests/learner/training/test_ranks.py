@@ -1,4 +1,4 @@
-"""Learners that train together do as one would: real processes, gloo between them."""
+"""Learners that train together do what one would: real processes, with gloo between them."""
 
 import dataclasses
 import multiprocessing
@@ -20,7 +20,7 @@ TIMEOUT_S = 90
 
 
 def run_ranks(target: Callable[..., None], arguments: list[Any]) -> list[Any]:
-    """Runs `target` once for each argument, together, and returns what each sends."""
+    """Runs `target` once for each argument, side by side, and returns what each sends."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
@@ -44,13 +44,13 @@ def run_ranks(target: Callable[..., None], arguments: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "r2d2"])
 def test_two_learners_make_the_update_of_one(algorithm: str) -> None:
-    """Each with half of every batch: weights, statistics and reported losses are the same."""
+    """Each has half of every batch; weights, statistics and reported losses are the same."""
     alone, metrics = train(algorithm, Place())
     for weights, reported in run_ranks(work, [algorithm, algorithm]):
         assert weights.keys() == alone.keys()
         for name, wanted in alone.items():
             if name.endswith("count"):
-                continue  # each has seen half of the frames
+                continue  # Each learner has seen half of the frames.
             got = torch.tensor(weights[name])
             torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6, msg=name)
         for name in ("loss/total", "optimizer/grad_norm_mean"):
@@ -58,13 +58,13 @@ def test_two_learners_make_the_update_of_one(algorithm: str) -> None:
 
 
 def test_learners_of_different_checkpoints_refuse_to_train() -> None:
-    """One of them does not see the directory that the others do."""
+    """One of them does not see the directory of the others."""
     wanted = "learner_step: expected the same checkpoint on all 2 ranks, got 3 to 7"
     assert run_ranks(resume, [3, 7]) == [f"CheckpointError: {wanted}"] * 2
 
 
 def test_single_learner_agrees_with_itself() -> None:
-    """Without a process group, or anyone to wait for."""
+    """It has no process group and waits for no other."""
     ranks, values = Ranks(), torch.ones(2)
     ranks.join(torch.nn.Linear(1, 1), learner_step=5)
     ranks.sum([values])
@@ -74,7 +74,7 @@ def test_single_learner_agrees_with_itself() -> None:
 
 
 def test_share_is_a_part_of_batch_and_replay() -> None:
-    """Nothing else changes; a single learner has all."""
+    """Nothing else changes, and a single learner has everything."""
     replay = ReplayConfig(replay_capacity=1001, replay_min_size=100)
     config = RunConfig(agent=R2D2Config(batch_size=12, replay=replay))
     share = share_of(config, Ranks(Place(1, 4, 1)))
@@ -87,7 +87,7 @@ def test_share_is_a_part_of_batch_and_replay() -> None:
 
 
 def test_batch_that_cannot_be_shared_is_refused() -> None:
-    """Named, with the number of learners."""
+    """The error names the field and the number of learners."""
     config = RunConfig(agent=VTraceConfig(batch_size=10))
     with pytest.raises(ConfigError, match="^batch_size: expected a multiple of the 4 learners"):
         share_of(config, Ranks(Place(0, 4, 0)))

@@ -17,7 +17,7 @@ def losses(directory: Path, algorithm: str, train_in: TrainIn, rng_seed: int = 7
 
 @pytest.mark.parametrize("algorithm", ["vtrace", "r2d2"])
 def test_thread_and_process_train_alike(tmp_path: Path, algorithm: str) -> None:
-    """Bit by bit, through the unroll ring and shared weights or without them."""
+    """The losses are the same bits, with the unroll ring and shared weights or without."""
     in_thread = losses(tmp_path / "thread", algorithm, "thread")
     assert losses(tmp_path / "process", algorithm, "process") == in_thread
     assert len(set(in_thread)) == NUM_UPDATES

@@ -1,4 +1,4 @@
-"""One update worked by hand, what is measured of it, and exact resume."""
+"""One update worked by hand, its metrics, and exact resume."""
 
 import math
 from pathlib import Path
@@ -36,7 +36,7 @@ def step(trainer: Trainer, *, progress: float = 0.0, learner_step: int = 0) -> N
 
 
 def test_update_equals_rmsprop_by_hand() -> None:
-    """w - lr g / (sqrt((1 - alpha) g^2) + epsilon), from an accumulator of 0."""
+    """The update is w - lr g / (sqrt((1 - alpha) g^2) + epsilon), from an accumulator of 0."""
     trainer, _ = make_trainer(optimizer_decay=0.99, epsilon=0.01)
     step(trainer)
     expected = [
@@ -52,7 +52,7 @@ def test_update_equals_rmsprop_by_hand() -> None:
     ids=["above_norm", "below_norm", "no_clipping"],
 )
 def test_gradient_is_clipped_to_its_global_norm(max_grad_norm: float, scale: float) -> None:
-    """Only where longer; the norm reported is that before clipping."""
+    """A shorter gradient stays, and the reported norm is that before clipping."""
     trainer, metrics = make_trainer(max_grad_norm=max_grad_norm, epsilon=1.0)
     step(trainer)
     assert metrics.drain()["optimizer/grad_norm_mean"] == pytest.approx(5)
@@ -65,7 +65,7 @@ def test_gradient_is_clipped_to_its_global_norm(max_grad_norm: float, scale: flo
 
 
 def test_gradients_of_earlier_updates_are_forgotten() -> None:
-    """They would add up to a larger and larger norm."""
+    """Else they would add up to a growing norm."""
     trainer, metrics = make_trainer()
     for _ in range(3):
         step(trainer)
@@ -73,7 +73,7 @@ def test_gradients_of_earlier_updates_are_forgotten() -> None:
 
 
 def test_frozen_parameters_are_neither_clipped_nor_updated() -> None:
-    """Those of a target network."""
+    """A target network has such parameters."""
     agent = SlopeAgent()
     network = agent.build_network()
     network.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
@@ -87,7 +87,7 @@ def test_frozen_parameters_are_neither_clipped_nor_updated() -> None:
     ("schedule", "factors"), [("linear", (1.0, 0.75, 0.0)), ("constant", (1.0, 1.0, 1.0))]
 )
 def test_learning_rate_follows_its_schedule(schedule: str, factors: tuple[float, ...]) -> None:
-    """The rate applied, seen in the weights, and the rate reported."""
+    """The rate that is reported is the rate seen in the weights."""
     trainer, metrics = make_trainer(
         learning_rate_schedule=schedule, epsilon=1e6, optimizer_decay=0.0
     )
@@ -124,7 +124,7 @@ def test_lag_is_measured_on_trained_steps_only() -> None:
 
 
 def test_lag_mean_weighs_batches_by_their_steps() -> None:
-    """A mean over steps, not one over batches."""
+    """It is a mean over steps, and not one over batches."""
     trainer, metrics = make_trainer()
     trainer.train_step(Batch(unrolls_of_versions([0] * 4, [0] * 4)), learner_step=1, progress=0)
     trainer.train_step(Batch(unrolls_of_versions([0] * 2, [0] * 2)), learner_step=5, progress=0)
@@ -134,7 +134,7 @@ def test_lag_mean_weighs_batches_by_their_steps() -> None:
 
 
 def test_lag_is_absent_where_no_step_was_trained() -> None:
-    """A mean over nothing is no number."""
+    """A mean over nothing is absent."""
     trainer, metrics = make_trainer()
     trainer.train_step(Batch(unrolls_of_versions([0, 0], [0, 1])), learner_step=5, progress=0)
     report = metrics.drain()
@@ -159,7 +159,7 @@ def vtrace_trainer(
     rng_seed: int = 0,
     num_threads: int = 1,
 ) -> Trainer:
-    """Returns a trainer of a network that only `rng_seed` decides."""
+    """Returns a trainer whose initial network follows from `rng_seed` alone."""
     config = OptimizerConfig(
         optimizer=optimizer, learning_rate=learning_rate, momentum=0.5, max_grad_norm=1.0
     )
@@ -168,7 +168,7 @@ def vtrace_trainer(
 
 
 def train(trainer: Trainer, agent: VTraceAgent, steps: range) -> None:
-    """Makes updates that only their numbers decide."""
+    """Makes updates whose batches follow from their numbers alone."""
     for number in steps:
         state = agent.initial_state(3, torch.device("cpu"))
         unrolls = random_unrolls(agent.spec, 5, 3, state, seeded(number))
@@ -180,7 +180,7 @@ def train(trainer: Trainer, agent: VTraceAgent, steps: range) -> None:
 def test_resumed_training_is_bit_for_bit_the_same(
     optimizer: Literal["rmsprop", "rmsprop_tf", "adam"], num_threads: int, tmp_path: Path
 ) -> None:
-    """Three updates, a checkpoint, a new process's trainer: the next updates are equal."""
+    """After three updates, a checkpoint and a new trainer, the next updates are equal."""
     agent = vtrace_agent()
     trainer = vtrace_trainer(agent, optimizer, num_threads=num_threads)
     train(trainer, agent, range(3))
@@ -201,7 +201,7 @@ def test_resumed_training_is_bit_for_bit_the_same(
 def test_learning_rate_of_0_leaves_every_weight_unchanged(
     optimizer: Literal["rmsprop", "rmsprop_tf", "adam"],
 ) -> None:
-    """Runs for the golden check rely on it."""
+    """Runs for the golden check need this."""
     agent = vtrace_agent()
     trainer = vtrace_trainer(agent, optimizer, learning_rate=0.0)
     before = {name: x.detach().clone() for name, x in trainer.network.named_parameters()}
@@ -211,7 +211,7 @@ def test_learning_rate_of_0_leaves_every_weight_unchanged(
 
 
 def test_weights_of_another_network_are_refused() -> None:
-    """With an error that the caller can explain, not half loaded in silence."""
+    """The trainer raises an error, which the caller can explain to the user."""
     trainer = vtrace_trainer(vtrace_agent(entropy_target=None), "rmsprop")
     other = vtrace_trainer(vtrace_agent(entropy_target=0.5), "rmsprop")
     with pytest.raises(RuntimeError, match="entropy_theta"):
@@ -219,7 +219,7 @@ def test_weights_of_another_network_are_refused() -> None:
 
 
 def test_every_metric_of_an_update_is_documented() -> None:
-    """Those of the trainer and those of the agent."""
+    """The documentation has the trainer's metrics and the agent's."""
     agent = vtrace_agent()
     metrics = Metrics()
     trainer = Trainer(agent, agent.build_network(), OptimizerConfig(), metrics)

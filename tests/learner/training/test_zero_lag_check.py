@@ -1,4 +1,4 @@
-"""The golden check itself: which rows it looks at, with which weights, and what it finds."""
+"""The golden check itself: the rows it compares, with which weights, and what it finds."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ from tests.support.fake_agent import FakeAgent
 
 
 class Weight(nn.Module):
-    """One number."""
+    """A network of one number."""
 
     def __init__(self, number: float = 0) -> None:
         super().__init__()
@@ -58,16 +58,16 @@ def test_nothing_is_compared_before_the_first_publication() -> None:
     assert make_check().compare(acted_by([0, 0, 0])) is None
 
 
-def test_only_rows_from_the_start_of_an_unroll_count() -> None:
-    """State that other weights made is behind every row after the first of theirs."""
+def test_only_rows_before_the_first_of_other_weights_count() -> None:
+    """The state of every later row was made by other weights."""
     check = make_check()
     check.published(Weight(5.0), 1)
     deviation = check.compare(acted_by([1, 1, 2, 1], [0, 1, 1, 1]))
     assert deviation == pytest.approx(5.01)
 
 
-def test_weights_are_kept_until_their_rows_come_by() -> None:
-    """Batches lag behind; meanwhile newer versions are published."""
+def test_weights_are_kept_until_their_rows_come() -> None:
+    """Batches lag behind, and newer versions are published meanwhile."""
     check = make_check()
     check.published(Weight(5.0), 1)
     check.published(Weight(6.0), 2)
@@ -77,7 +77,7 @@ def test_weights_are_kept_until_their_rows_come_by() -> None:
 
 
 def test_kept_weights_are_a_copy() -> None:
-    """The optimiser goes on writing into the network that was offered."""
+    """The optimiser goes on writing to the network that was offered."""
     check, network = make_check(), Weight(5.0)
     check.published(network, 1)
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_kept_weights_are_a_copy() -> None:
 
 
 def test_one_comparison_for_each_version_kept() -> None:
-    """Each costs a forward pass of the batch."""
+    """Each comparison costs a forward pass of the batch."""
     check = make_check()
     check.published(Weight(5.0), 1)
     assert check.compare(acted_by([1, 1])) is not None
@@ -94,7 +94,7 @@ def test_one_comparison_for_each_version_kept() -> None:
 
 
 def test_one_version_in_every_so_many_is_kept() -> None:
-    """The first, then the first that is `every_steps` later."""
+    """The first is kept, then the first that is `every_steps` later."""
     check = make_check(every_steps=10)
     compared = []
     for version in range(1, 25):
@@ -105,7 +105,7 @@ def test_one_version_in_every_so_many_is_kept() -> None:
 
 
 def test_version_that_never_acted_is_given_up() -> None:
-    """Inference skips versions when the trainer is fast; the next is kept instead."""
+    """Inference skips versions while the trainer is fast, and the next is kept instead."""
     check = make_check()
     check.published(Weight(5.0), 1)
     assert check.compare(acted_by([2, 2], [2, 3])) is None
@@ -114,7 +114,7 @@ def test_version_that_never_acted_is_given_up() -> None:
 
 
 def acted_unrolls(agent: VTraceAgent, network: nn.Module, version: int) -> Unrolls:
-    """Returns unrolls [T + 1, B] acted row by row, as inference does."""
+    """Returns unrolls [T + 1, B] that were acted row by row, as inference acts."""
     generator, batch_size = seeded(3), 4
     state = agent.initial_state(batch_size, torch.device("cpu"))
     initial, steps, slots = state, [], torch.arange(batch_size)
@@ -139,7 +139,7 @@ def _shift_rewards(unrolls: Unrolls) -> Unrolls:
 
 
 def _forget_an_episode_start(unrolls: Unrolls) -> Unrolls:
-    # The actions go on as they were, which alone would not follow each other.
+    # The actions stay as they were, and alone would not show the fault.
     rows = unrolls.steps.rows
     previous = torch.cat([rows.previous_actions[:1], unrolls.steps.actions[:-1]])
     none = torch.zeros_like(rows.is_first)
@@ -147,7 +147,7 @@ def _forget_an_episode_start(unrolls: Unrolls) -> Unrolls:
 
 
 def _swap_states(unrolls: Unrolls) -> Unrolls:
-    # A first row would make the state not matter.
+    # In a first row the state does not matter.
     state = {name: torch.ones_like(x) for name, x in unrolls.initial_state.items()}
     return _forget_an_episode_start(unrolls)._replace(initial_state=state)
 
@@ -157,8 +157,8 @@ FAULTS = (_shift_rewards, _forget_an_episode_start, _swap_states)
 
 @pytest.mark.parametrize("center_images", [False, True])
 @pytest.mark.parametrize("lstm_size", [0, 6])
-def test_what_acted_can_be_recomputed(lstm_size: int, center_images: bool) -> None:
-    """The real agent over random episode ends; and what is wrong does not pass."""
+def test_outputs_that_acted_can_be_recomputed(lstm_size: int, center_images: bool) -> None:
+    """The real agent passes with random episode ends, and each fault is found."""
     network_config = NetworkConfig(
         hidden_sizes=(8,),
         lstm_size=lstm_size,
@@ -170,7 +170,7 @@ def test_what_acted_can_be_recomputed(lstm_size: int, center_images: bool) -> No
     network = with_random_weights(agent.build_network()).eval()
     unrolls = acted_unrolls(agent, network, version=3)
     check = ZeroLagCheck(agent, agent.build_network(), every_steps=1)
-    # Offered as the trainer does: in training mode.
+    # Offered in training mode, as the trainer does.
     check.published(network.train(), 3)
     deviation = check.compare(unrolls)
     assert deviation is not None
@@ -188,7 +188,7 @@ def test_what_acted_can_be_recomputed(lstm_size: int, center_images: bool) -> No
 
 @pytest.mark.parametrize("shift", [1, -1])
 def test_actions_shifted_against_their_rows_are_a_bug(shift: int) -> None:
-    """Log ratios would not tell: recorded and recomputed, they take the same action."""
+    """Log ratios alone would not show it, as both sides take the same action."""
     check = make_check()
     check.published(Weight(), 0)
     unrolls = acted_by([0, 0, 0, 0])

@@ -12,7 +12,7 @@ from seed_bench.chaos.elasticity import ElasticityArgs
 @pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_run_survives_a_fault_of_each_kind(tmp_path: Path) -> None:
-    """Each is followed by progress; every checkpoint can be read; the run ends by itself."""
+    """Progress follows each fault, every checkpoint can be read, and the run ends by itself."""
     result = run_chaos(
         tmp_path, num_faults=12, total_env_steps=80_000, rng_seed=1, share_with_faults=0.5
     )
@@ -24,7 +24,7 @@ def test_run_survives_a_fault_of_each_kind(tmp_path: Path) -> None:
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
-    """Naming the flag."""
+    """The error names the flag."""
     with pytest.raises(ConfigError, match="^faults: expected at least 1, got 0"):
         ChaosArgs(faults=0)
     with pytest.raises(ConfigError, match="^cycles: expected at least 2, got 1"):

@@ -1,4 +1,4 @@
-"""What the books of a chaos run say of fleets that do not do as they should."""
+"""The report of a chaos run on fleets that do not recover as they should."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -16,27 +16,27 @@ KILL = Fault(10, "learner killed", 0, 0.0, 0)
 
 
 class FakeNetwork:
-    """One that has nothing to reset."""
+    """A network that has nothing to reset."""
 
     def reset(self) -> None:
         """Does nothing."""
 
 
 class FakeLearner:
-    """A process that ends when it is waited for."""
+    """A process that ends when a caller waits for it."""
 
-    pid = 1 << 30  # larger than any process's
+    pid = 1 << 30  # A number larger than the id of any process.
 
     def __init__(self) -> None:
         self.has_died = False
 
     def wait(self, timeout: float) -> None:
-        """Ends."""
+        """Returns the exit code."""
         self.has_died = True
 
 
 class FakeFleet:
-    """Makes the next of its reports at each look, and ends after the last."""
+    """Returns its reports one by one, and ends after the last."""
 
     def __init__(self, reports: Iterator[tuple[int, int]], newest: Newest) -> None:
         """`reports` are (env steps, actors connected)."""
@@ -49,7 +49,7 @@ class FakeFleet:
         self._is_over = False
 
     def new_reports(self) -> list[dict[str, Any]]:
-        """Returns one; none of a learner that has died."""
+        """Returns one report, or none from a learner that has died."""
         if self.learner.has_died:
             return []
         report = next(self._reports, None)
@@ -64,25 +64,25 @@ class FakeFleet:
         return self._is_over
 
     def learner_has_died(self) -> bool:
-        """Tells whether it was killed."""
+        """Tells whether the learner was killed."""
         return self.learner.has_died
 
     def trainer_process(self) -> None:
-        """Says that there is none."""
+        """Returns None."""
 
     def tend(self) -> None:
         """Starts the learner again."""
         self.learner.has_died = False
 
     def verify_checkpoints(self) -> Checkpoints:
-        """Finds one."""
+        """Returns one checkpoint."""
         return Checkpoints(1, [], self._newest)
 
 
 def play(
     reports: Iterator[tuple[int, int]], *schedule: Fault, newest: Newest | None = None
 ) -> Books:
-    """Returns the books of a run of such reports."""
+    """Returns the chaos report of a run with such reports."""
     fleet = cast(Fleet, FakeFleet(reports, newest or Newest()))
     run = ChaosRun(fleet, list(schedule), SPEC)
     run.play()
@@ -90,7 +90,7 @@ def play(
 
 
 def test_fault_is_survived_once_all_actors_are_back() -> None:
-    """And the run has moved since."""
+    """The run must also have moved since."""
     books = play(((20 + step, NUM_ACTORS) for step in range(12)), RESET)
     assert books.survived == {"connection reset": 1}
     assert books.failures == []
@@ -100,20 +100,20 @@ def test_fault_is_survived_once_all_actors_are_back() -> None:
 def test_fault_is_not_survived_with_an_actor_away_or_a_run_at_rest(
     num_actors: int, step: int
 ) -> None:
-    """It is named in the end."""
+    """The report names the fault at the end."""
     books = play(((20 + step * number, num_actors) for number in range(12)), RESET)
     assert books.injected == {"connection reset": 1}
     assert not books.survived
     assert books.failures == ["connection reset: was not seen to be over"]
 
 
-def test_run_that_ends_before_its_faults_is_no_proof() -> None:
-    """What was not reached is named."""
+def test_run_that_ends_before_its_faults_has_failed() -> None:
+    """The report names the faults that were not reached."""
     assert play(iter([(1, NUM_ACTORS)]), RESET).failures == ["connection reset: was not reached"]
 
 
 def test_kill_costs_what_came_after_the_checkpoint() -> None:
-    """The run goes on from there; that it does so from less is a failure."""
+    """The run goes on from the checkpoint; going on from less is a failure."""
     newest = Newest(env_steps=30, wall_s=0.25)
     books = play(iter([(50, 0), (30, 0), (40, 0)]), KILL, newest=newest)
     assert (books.env_steps_lost, books.run_s_lost) == ([20], [0.75])
@@ -123,7 +123,7 @@ def test_kill_costs_what_came_after_the_checkpoint() -> None:
 
 
 def test_learner_that_ends_unasked_is_a_failure() -> None:
-    """However well it goes on."""
+    """It is a failure even if the run goes on well."""
 
     def reports() -> Iterator[tuple[int, int]]:
         yield 50, NUM_ACTORS

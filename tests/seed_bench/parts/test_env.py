@@ -1,4 +1,4 @@
-"""seed_bench/parts/env.py: what `seed bench` reads."""
+"""seed_bench/parts/env.py prints the figures that `seed bench` reads."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The networks between measured runs: what they do to bytes and packets, and the table."""
+"""The networks between measured runs: their effect on bytes and packets, and the table."""
 
 import contextlib
 import socket
@@ -19,7 +19,7 @@ from seed_bench.studies.links import NetworksArgs, tables
 
 TIMEOUT_S = 30.0
 
-# Sends back whatever it gets; asks for the rest of its line, one after the other.
+# Sends back what it receives, and waits for the rest of each line.
 ECHO_SERVER = """
 import socket, sys
 with socket.create_server((sys.argv[1], 0)) as server:
@@ -46,7 +46,7 @@ needs_rights = pytest.mark.skipif(
 
 
 class Conversation:
-    """A client on the far host that asks an echo server on the near one."""
+    """A client on the far host that talks to an echo server on the near one."""
 
     def __init__(self, client: subprocess.Popen[str]) -> None:
         self._client = client
@@ -58,7 +58,7 @@ class Conversation:
         self._client.stdin.flush()
 
     def round_trip_s(self) -> float:
-        """Returns how long the oldest message was under way; waits for its answer."""
+        """Returns the round trip of the oldest message; waits for its answer."""
         assert self._client.stdout is not None
         return float(self._client.stdout.readline())
 
@@ -84,7 +84,7 @@ def conversation(link: PacketLink | ProxyLink) -> Iterator[Conversation]:
 
 @pytest.mark.parametrize("kind", [ProxyLink, pytest.param(PacketLink, marks=needs_rights)])
 def test_link_is_as_far_as_it_is_told(kind: type[PacketLink] | type[ProxyLink]) -> None:
-    """Also when it changes under an open connection."""
+    """A change also reaches an open connection."""
     with kind() as link, conversation(link) as talk:
         talk.ask()
         talk.round_trip_s()
@@ -97,14 +97,14 @@ def test_link_is_as_far_as_it_is_told(kind: type[PacketLink] | type[ProxyLink]) 
 def test_what_was_sent_during_a_cut_comes_after_it(
     kind: type[PacketLink] | type[ProxyLink],
 ) -> None:
-    """The connection outlives it, and nothing comes through meanwhile."""
+    """The connection survives the cut, and nothing comes through during it."""
     with kind() as link, conversation(link) as talk:
         talk.ask()
         talk.round_trip_s()
         link.cut()
         started_s = time.monotonic()
         talk.ask()
-        time.sleep(0.3)  # nothing can be waited for: silence has to last
+        time.sleep(0.3)  # No event marks silence, so the test has to wait.
         link.heal()
         assert talk.round_trip_s() >= 0.3
         assert time.monotonic() - started_s < TIMEOUT_S
@@ -112,7 +112,7 @@ def test_what_was_sent_during_a_cut_comes_after_it(
 
 @needs_rights
 def test_packets_are_lost_below_tcp() -> None:
-    """Datagrams that cross: some of them, not all."""
+    """Some of the datagrams arrive, and not all."""
     receiver = """
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
@@ -139,13 +139,13 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
             assert process.stdout.readline() == "bound\n"
             command = [*link.on_far_host, sys.executable, "-c", sender, link.near_host]
             subprocess.run(command, check=True)
-            # Of 200 that are lost by half, so few or so many come once in 10^8 times.
+            # Of 200, each lost by a chance of one half, so few or many arrive once in 10^8 times.
             assert 60 < int(process.stdout.readline()) < 140
 
 
 @needs_rights
 def test_link_leaves_nothing_behind() -> None:
-    """No namespace, and the near host's address is nobody's again."""
+    """There is no namespace left, and the near host's address is free."""
     with PacketLink() as link:
         name = link.on_near_host[-1]
         assert name in _namespaces()
@@ -160,7 +160,7 @@ def _namespaces() -> str:
 
 
 def test_tables_hold_every_measurement() -> None:
-    """One line each, as docs/links.md shows them."""
+    """There is one line for each, as docs/links.md shows them."""
     speed = {"envs": 128, "round_trip_ms": 50, "loss": 0.01, "env_steps_per_s": 2239.9}
     cut = {"seconds": 60.0, "dropped_after_s": 40.2, "steps_flow_after_healing_s": 12.34}
     results = {
@@ -182,6 +182,6 @@ def test_tables_hold_every_measurement() -> None:
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], refusal: str) -> None:
-    """Naming the flag."""
+    """The error names the flag."""
     with pytest.raises(ConfigError, match=f"^{refusal}"):
         NetworksArgs(out=Path("x.json"), **settings)

@@ -1,4 +1,4 @@
-"""Recording of real actors: what is kept, and that a file gives it back."""
+"""Recordings of real actors: what is recorded, and that a file gives it back."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from seed_bench.studies.simulate_batching import RECORDINGS
 
 @pytest.mark.slow
 def test_actor_that_is_stopped_is_connected_and_silent() -> None:
-    """Three real actors play Pong, one of them stopped: two groups each of the others report."""
+    """Three real actors play Pong, one is stopped, and two groups of each other one report."""
     recording = record(SCENARIOS["one dead"], warm_up_s=0.0, seconds=1.0)
     assert recording.num_connected_envs == 3 * 2 * recording.envs_per_group
     assert len(recording.think_s) == 4
@@ -20,7 +20,7 @@ def test_actor_that_is_stopped_is_connected_and_silent() -> None:
 
 
 def test_recordings_survive_their_file(tmp_path: Path) -> None:
-    """To the hundredth of a millisecond."""
+    """Times are kept to the hundredth of a millisecond."""
     recordings = {"steady": Recording(4, 2, [[0.01234, 0.5], [0.1]])}
     path = tmp_path / "arrivals.json"
     path.write_text(json.dumps({RECORDINGS_KEY: to_json(recordings)}))
@@ -30,5 +30,5 @@ def test_recordings_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_committed_file_holds_every_scenario() -> None:
-    """As docs/performance.md tells what rules make of them."""
+    """docs/performance.md has the results of the rules for each of them."""
     assert load_recordings(RECORDINGS).keys() == SCENARIOS.keys()

@@ -1,4 +1,4 @@
-"""Small replays of numbered streams, and what is in them."""
+"""Small replays of numbered streams, and checks of their content."""
 
 import math
 from collections.abc import Callable
@@ -60,25 +60,25 @@ def make_replay(
 
 
 def fill(replay: Replay, blocks: range, envs: list[int] | None = None) -> None:
-    """Inserts blocks of each environment, all of the same number at once."""
+    """Inserts the blocks numbered `blocks` of each environment, one number at a time."""
     envs = envs or [0]
     for block in blocks:
         replay.insert(stream_blocks(envs, [block] * len(envs), PERIOD))
 
 
 def assert_from_streams(batch: ReplayBatch) -> None:
-    """Asserts that every sequence is what its environment's stream has from its first row."""
+    """Asserts that every sequence equals its environment's stream from its first row on."""
     envs, starts = zip(*stream_of(batch.unrolls), strict=True)
     assert_same(batch.unrolls, stream_unrolls([*envs], [*starts], NUM_ROWS))
 
 
 def priorities_of(replay: Replay) -> dict[int, float]:
-    """Returns position -> what sampling is in proportion to, where that is not 0."""
+    """Returns position -> the weight that sampling uses, where it is not 0."""
     weighed = replay._tree.get(np.arange(replay._store.num_blocks))
     return {int(i): float(weighed[i]) for i in np.flatnonzero(weighed)}
 
 
 def update_all(replay: Replay, priorities: list[float]) -> None:
-    """Writes priorities back to the first positions."""
+    """Writes new priorities to the first positions."""
     heads = np.arange(len(priorities))
     replay.update_priorities(heads, replay._store.generations(heads), torch.tensor(priorities))

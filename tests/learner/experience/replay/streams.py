@@ -1,4 +1,4 @@
-"""Streams in which every value tells its environment and its row, cut into unrolls."""
+"""Streams whose every value tells its environment and its row, cut into unrolls."""
 
 import numpy as np
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor
 
 from learner.records import Completed, Rows, Steps, Unrolls
 
-# Rows of a stream that no other stream's numbers reach into.
+# Rows of one stream, so that the numbers of two streams never meet.
 STREAM_LENGTH = 1000
 
 
@@ -29,7 +29,7 @@ def stream_unrolls(envs: list[int], starts: list[int], num_rows: int) -> Unrolls
         ),
         actions=numbers,
         policy_outputs={"q": numbers.float().unsqueeze(-1) * torch.tensor([1.0, 2.0])},
-        # More than 32 bits hold.
+        # More than 32 bits can hold.
         policy_versions=numbers + 2**40,
     )
     state = {"lstm/hidden": first.float().unsqueeze(-1) + 0.5, "frames": _digits(first)}

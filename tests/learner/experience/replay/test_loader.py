@@ -1,4 +1,4 @@
-"""Batches loaded ahead: how many, in which order, and how the thread ends."""
+"""Batches that are loaded ahead: how many, in which order, and how the thread ends."""
 
 import math
 import threading
@@ -29,7 +29,7 @@ def ones(unrolls: Unrolls) -> Tensor:
 
 
 def filled_replay(num_blocks: int = 10) -> Replay:
-    """Returns a replay of one environment, in which samples need not wait."""
+    """Returns a replay of one environment whose samples need not wait."""
     replay = Replay(
         ReplayConfig(replay_capacity=20, replay_min_size=1),
         num_rows=5,
@@ -69,7 +69,7 @@ def num_sampled(replay: Replay) -> int:
 
 
 def test_depth_batches_are_loaded_ahead_and_no_more() -> None:
-    """A batch drawn too early would be drawn by old priorities."""
+    """A batch that is drawn too early uses old priorities."""
     replay = filled_replay()
     loader, condition = start_loader(replay, depth=3)
     assert condition.somebody_waits.wait(TIMEOUT_S)
@@ -85,7 +85,7 @@ def test_depth_batches_are_loaded_ahead_and_no_more() -> None:
 @pytest.mark.parametrize("depth", [0, 1, 2])
 @pytest.mark.parametrize("device", DEVICES)
 def test_batches_come_in_the_order_they_were_sampled(depth: int, device: str) -> None:
-    """Each with its own sequences, weights and heads, on the device."""
+    """Each has its own sequences, weights and heads, and is on the device."""
     loader, _ = start_loader(filled_replay(), depth, device=torch.device(device))
     literal = filled_replay()
     for _ in range(8):
@@ -103,7 +103,7 @@ def test_batches_come_in_the_order_they_were_sampled(depth: int, device: str) ->
 
 
 def test_without_depth_nothing_is_sampled_before_it_is_asked_for() -> None:
-    """Each batch then sees the priorities of the one before."""
+    """Each batch then uses the priorities after the batch before."""
     replay = filled_replay()
     loader, _ = start_loader(replay, depth=0)
     assert num_sampled(replay) == 0
@@ -115,7 +115,7 @@ def test_without_depth_nothing_is_sampled_before_it_is_asked_for() -> None:
 
 
 def test_close_ends_a_thread_that_waits_for_the_first_sequences() -> None:
-    """And the trainer that waits for that thread."""
+    """A trainer that waits for that thread ends too."""
     replay = filled_replay(num_blocks=0)
     replay._ratio._changed = waiting = WatchedCondition()
     loader, _ = start_loader(replay)
@@ -127,7 +127,7 @@ def test_close_ends_a_thread_that_waits_for_the_first_sequences() -> None:
 
 
 def test_close_ends_a_thread_that_has_no_room() -> None:
-    """What was loaded is dropped: nobody will train on it."""
+    """The loaded batches are dropped, since no trainer takes them."""
     loader, condition = start_loader(filled_replay())
     assert condition.somebody_waits.wait(TIMEOUT_S)
     in_thread(loader.close).result(TIMEOUT_S)
@@ -136,7 +136,7 @@ def test_close_ends_a_thread_that_has_no_room() -> None:
 
 
 def test_failure_to_sample_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run then stops, and with it a trainer that waits."""
+    """The run stops, and a trainer that waits is told."""
     replay, failures, failed = filled_replay(), list[BaseException](), threading.Event()
 
     def broken_sample(*, pin_memory: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is left of the memory: the machine's as psutil says, a control group's from its files."""
+"""The memory that is left: psutil's figure for the machine, and the files of control groups."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +14,13 @@ ON_MACHINE = 100 * MIB
 
 @pytest.fixture(autouse=True)
 def machine_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the machine have `ON_MACHINE` left."""
+    """Makes psutil report `ON_MACHINE` bytes available."""
     memory = SimpleNamespace(available=ON_MACHINE)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
 
 
 def machine(root: Path, files: dict[str, str]) -> Path:
-    """Makes the kernel's files below `root`; returns it."""
+    """Writes the kernel's files below `root`, and returns `root`."""
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,18 +49,18 @@ def version_1(group: str, limit: int, used: int) -> dict[str, str]:
 
 
 def in_group(path: str) -> dict[str, str]:
-    """Returns the file that says which group of the unified hierarchy we are in."""
+    """Returns the content of the file that names our group of the unified hierarchy."""
     return {"proc/self/cgroup": f"0::{path}\n"}
 
 
 def test_machine_without_groups_has_what_psutil_says(tmp_path: Path) -> None:
-    """As on other systems than Linux."""
+    """Systems other than Linux have no groups."""
     assert available_memory_bytes(tmp_path) == ON_MACHINE
 
 
 @pytest.mark.parametrize("path", ["/a/b", "/a", "/a/b/c"])
-def test_group_s_limit_holds_for_those_inside(tmp_path: Path, path: str) -> None:
-    """Whether it is our own group's or one around it."""
+def test_limit_of_a_group_holds_for_all_groups_inside(tmp_path: Path, path: str) -> None:
+    """The limit may be that of our own group or of one around it."""
     root = machine(tmp_path, in_group(path) | version_2("a", 50 * MIB, 30 * MIB))
     assert available_memory_bytes(root) == 20 * MIB
 
@@ -73,43 +73,43 @@ def test_tightest_of_all_groups_counts(tmp_path: Path) -> None:
 
 
 def test_machine_may_have_less_than_the_group_allows(tmp_path: Path) -> None:
-    """Limits are often larger than the machine."""
+    """A group's limit is often larger than the machine's memory."""
     files = in_group("/a") | version_2("a", 1 << 62, 0)
     assert available_memory_bytes(machine(tmp_path, files)) == ON_MACHINE
 
 
 def test_group_without_a_limit_is_no_limit(tmp_path: Path) -> None:
-    """The kernel writes "max"."""
+    """The kernel writes "max" where there is no limit."""
     root = machine(tmp_path, in_group("/a") | version_2("a", "max", 30 * MIB))
     assert available_memory_bytes(root) == ON_MACHINE
 
 
-def test_container_finds_its_limit_where_the_host_s_path_is_not(tmp_path: Path) -> None:
-    """It sees its own group as the root, but may be told the host's name of it."""
+def test_container_finds_its_limit_without_the_path_of_the_host(tmp_path: Path) -> None:
+    """A container sees its own group as the root, and may be told the host's path of it."""
     files = in_group("/docker/0123") | version_2("", 50 * MIB, 30 * MIB)
     assert available_memory_bytes(machine(tmp_path, files)) == 20 * MIB
 
 
 def test_files_that_the_kernel_can_drop_are_not_in_use(tmp_path: Path) -> None:
-    """Reading a dataset would otherwise leave no room for a replay."""
+    """Else the cache of a dataset would leave no room for a replay."""
     root = machine(tmp_path, in_group("/a") | version_2("a", 50 * MIB, 40 * MIB, 15 * MIB))
     assert available_memory_bytes(root) == 25 * MIB
 
 
 def test_group_beyond_its_limit_has_nothing_left(tmp_path: Path) -> None:
-    """Not less than nothing."""
+    """The figure is 0, not negative."""
     root = machine(tmp_path, in_group("/a") | version_2("a", 50 * MIB, 60 * MIB))
     assert available_memory_bytes(root) == 0
 
 
 def test_older_hierarchy_of_the_memory_controller_counts(tmp_path: Path) -> None:
-    """Among those of other controllers, which have no say."""
+    """The hierarchies of other controllers are ignored."""
     membership = "9:name=systemd:/s\n4:cpu,memory:/a/b\n2:cpu:/c\n0::/\n"
     files = {"proc/self/cgroup": membership} | version_1("a", 50 * MIB, 30 * MIB)
     assert available_memory_bytes(machine(tmp_path, files)) == 20 * MIB
 
 
 def test_this_machine_has_some_memory_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is replaced: psutil and the kernel's files are as expected here."""
+    """The test reads psutil and the kernel's files of this machine."""
     monkeypatch.undo()
     assert MIB < available_memory_bytes() <= psutil.virtual_memory().total

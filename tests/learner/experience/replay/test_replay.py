@@ -1,4 +1,4 @@
-"""Replay as its threads see it: what comes out, by which priority, and how it is kept whole."""
+"""Replay as its threads use it: sequences, priorities, and how they stay whole."""
 
 from typing import Literal
 
@@ -29,7 +29,7 @@ from tests.learner.experience.replay.streams import stream_blocks, stream_of, st
 def test_inserted_blocks_come_out_as_sequences_of_their_streams(
     compression: Literal["none", "zstd"],
 ) -> None:
-    """Of several environments; at the same time rows of all of them are overwritten."""
+    """Several environments insert blocks, while older blocks of all of them are overwritten."""
     replay = make_replay(capacity=12, compression=compression)
     seen: set[tuple[int, int]] = set()
     for block in range(40):
@@ -39,12 +39,12 @@ def test_inserted_blocks_come_out_as_sequences_of_their_streams(
             assert_from_streams(batch)
             seen |= set(stream_of(batch.unrolls))
     assert len(seen) > 60
-    # 16 blocks: 12 and one for each of 4 slots, of which 3 are in use.
+    # 16 blocks: 12, and one for each of 4 slots, of which 3 are in use.
     assert len(replay) == 13
 
 
 def test_first_priorities_are_of_the_sequences_that_became_whole() -> None:
-    """Computed from their outcomes, without observations; raised to the exponent."""
+    """They follow from the outcomes without observations, raised to the exponent."""
     given: list[Unrolls] = []
 
     def initial_priorities(unrolls: Unrolls) -> Tensor:
@@ -62,7 +62,7 @@ def test_first_priorities_are_of_the_sequences_that_became_whole() -> None:
 
 
 def test_sampling_follows_the_priorities_written_back() -> None:
-    """To the power of the exponent; exactly so, up to the parts that a batch is cut into."""
+    """Sampling is exact up to the equal parts that a batch is cut into."""
     replay = make_replay(priority_exponent=0.5, batch_size=1000)
     fill(replay, range(4))
     update_all(replay, [1.0, 4.0, 25.0])
@@ -72,7 +72,7 @@ def test_sampling_follows_the_priorities_written_back() -> None:
 
 
 def test_importance_weights_undo_uneven_sampling_up_to_the_exponent() -> None:
-    """w = (1 / (N p))^beta over the largest in the batch, in float64 from its definition."""
+    """w = (1 / (N p))^beta over the largest in the batch, in float64 by its definition."""
     replay = make_replay(priority_exponent=1.0, importance_exponent=0.6, batch_size=20)
     fill(replay, range(4))
     update_all(replay, [1.0, 2.0, 7.0])
@@ -85,7 +85,7 @@ def test_importance_weights_undo_uneven_sampling_up_to_the_exponent() -> None:
 
 
 def test_priorities_of_overwritten_sequences_are_left_alone() -> None:
-    """Another sequence has its place by now; those still held are updated."""
+    """Their places hold other sequences; sequences that are still held are updated."""
     replay = make_replay(capacity=2, batch_size=30)
     assert replay._store.num_blocks == 6
     fill(replay, range(6))
@@ -98,7 +98,7 @@ def test_priorities_of_overwritten_sequences_are_left_alone() -> None:
 
 
 def test_priority_is_0_before_a_row_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a sample might be drawn from rows being written."""
+    """Else a sample might be drawn from rows that are being written."""
     replay = make_replay(capacity=2)
     fill(replay, range(10))
     write = replay._store.write
@@ -115,7 +115,7 @@ def test_priority_is_0_before_a_row_changes(monkeypatch: pytest.MonkeyPatch) -> 
 def test_sequence_overwritten_while_it_was_copied_is_not_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The batch is drawn anew; inserting does not wait for the copy."""
+    """The batch is drawn again, and inserting does not wait for the copy."""
     replay = make_replay(capacity=8, batch_size=8)
     fill(replay, range(10))
     gather, num_gathers = replay._store.gather, 0
@@ -141,7 +141,7 @@ def test_sequence_overwritten_while_it_was_copied_is_not_returned(
 
 
 def test_sequence_of_priority_0_may_still_come() -> None:
-    """It has nothing to teach today; 0 is for what is no sequence."""
+    """It has nothing to teach now; only what is no sequence is never drawn."""
     replay = make_replay(batch_size=50)
     fill(replay, range(3))
     update_all(replay, [0.0, 0.0])
@@ -151,8 +151,8 @@ def test_sequence_of_priority_0_may_still_come() -> None:
 
 @pytest.mark.parametrize("exponent", [0.0, 0.9])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1.0])
-def test_what_is_no_priority_stops_the_run(bad: float, exponent: float) -> None:
-    """Training has diverged; sampling by it would only hide that."""
+def test_priority_that_is_negative_or_not_finite_stops_the_run(bad: float, exponent: float) -> None:
+    """Training has diverged, and sampling by such a priority would hide it."""
     replay = make_replay(priority_exponent=exponent)
     fill(replay, range(3))
     with pytest.raises(ValueError, match="priority: expected"):
@@ -160,7 +160,7 @@ def test_what_is_no_priority_stops_the_run(bad: float, exponent: float) -> None:
 
 
 def test_insert_and_sample_wait_for_each_other_and_end_on_close() -> None:
-    """The ratio is asked once for each group and each batch, and counts sequences."""
+    """The ratio is asked once for each group and each batch, and it counts sequences."""
     replay = make_replay(min_size=2, samples_per_insert=1.0, batch_size=2)
     inserting = in_thread(fill, replay, range(200))
     for _ in range(10):
@@ -176,8 +176,8 @@ def test_insert_and_sample_wait_for_each_other_and_end_on_close() -> None:
     assert 20 - 2 <= counts["inserted"] - 2 <= 20 + 2 * 2 + 1
 
 
-def test_sample_waits_while_nothing_is_whole_any_more() -> None:
-    """Actors that leave before their second block push out all there was."""
+def test_sample_waits_while_no_sequence_is_whole() -> None:
+    """Actors that leave before their second block can push out every whole sequence."""
     replay = make_replay(capacity=2, batch_size=1)
     fill(replay, range(2))
     for env in range(10):
@@ -191,7 +191,7 @@ def test_sample_waits_while_nothing_is_whole_any_more() -> None:
 
 
 def test_close_wakes_a_sample_that_waits_for_a_whole_sequence() -> None:
-    """Not only one that waits for its turn."""
+    """`sample` raises Stopped although no sequence has become whole."""
     replay = make_replay()
     replay._lock = condition = WatchedCondition()
     sampling = in_thread(replay.sample)
@@ -201,13 +201,13 @@ def test_close_wakes_a_sample_that_waits_for_a_whole_sequence() -> None:
         sampling.result(TIMEOUT_S)
 
 
-def test_report_says_nothing_of_nothing() -> None:
-    """A mean over nothing is absent."""
+def test_empty_replay_reports_no_means() -> None:
+    """A mean over no sequence is absent."""
     assert make_replay().report() == {"replay/sequences": 0}
 
 
-def test_report_says_what_is_held_and_how_it_is_sampled() -> None:
-    """By the names of the table of metrics, and with weights where the table asks for them."""
+def test_report_tells_size_and_sampling() -> None:
+    """The names are those of the metric table, which also asks for the weights."""
     replay = make_replay(min_size=1, samples_per_insert=1.0, batch_size=2)
     fill(replay, range(4))
     update_all(replay, [1.0, 2.0, 6.0])
@@ -219,6 +219,6 @@ def test_report_says_what_is_held_and_how_it_is_sampled() -> None:
         "replay/priority_mean": 3.0,
         "replay/samples_per_insert": 1.0,
     }
-    # Where replays of several learners are merged: by sequences held, and by inserts that count.
+    # Reports of several learners are weighed by sequences held and by inserts.
     assert weight_of(report["replay/priority_mean"]) == 3
     assert weight_of(report["replay/samples_per_insert"]) == 2

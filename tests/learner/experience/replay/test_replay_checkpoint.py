@@ -1,4 +1,4 @@
-"""A replay that comes back from a checkpoint, into a replay like it or another."""
+"""A replay that is restored from a checkpoint, into a replay like it or another one."""
 
 import io
 from typing import Any
@@ -24,7 +24,7 @@ from tests.learner.experience.replay.streams import stream_of, stream_unrolls
 
 
 def restored_from(replay: Replay, **settings: Any) -> Replay:
-    """Returns a new replay that has been through a checkpoint's file."""
+    """Returns a new replay that was restored from a checkpoint's file."""
     state = replay.state_dict()
     _assert_plain(state, "state")
     file = io.BytesIO()
@@ -38,7 +38,7 @@ def restored_from(replay: Replay, **settings: Any) -> Replay:
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("num_blocks", [0, 1, 5, 40])
 def test_restored_replay_goes_on_exactly(num_blocks: int, compression: str) -> None:
-    """Empty, partly filled, or many times round: samples, links, generations, priorities."""
+    """Samples, links, generations and priorities are equal, for rings that are filled or not."""
 
     def initial_priorities(unrolls: Unrolls) -> Tensor:
         return 1 + unrolls.steps.actions[0] % 5
@@ -56,7 +56,7 @@ def test_restored_replay_goes_on_exactly(num_blocks: int, compression: str) -> N
     restored = restored_from(replay, **settings)
     assert len(restored) == len(replay)
     for block in range(num_blocks, num_blocks + 10):
-        # The first is whole thanks to its predecessor from before.
+        # The first sequence is whole thanks to the block before the checkpoint.
         for each in (replay, restored):
             fill(each, range(block, block + 1), envs=[0, 1])
         assert priorities_of(restored) == priorities_of(replay)
@@ -74,7 +74,7 @@ def assert_same_batch(got: ReplayBatch, expected: ReplayBatch) -> None:
 
 
 def test_checkpoint_holds_only_what_is_filled() -> None:
-    """A replay for a hundred thousand sequences begins small."""
+    """A replay for a hundred thousand sequences has a small checkpoint at first."""
     replay = make_replay(capacity=1000)
     fill(replay, range(5))
     tensors = [x for x in replay.state_dict().values() if isinstance(x, Tensor)]
@@ -84,7 +84,7 @@ def test_checkpoint_holds_only_what_is_filled() -> None:
 
 
 def test_checkpoint_does_not_change_with_the_replay() -> None:
-    """It is written while inference goes on."""
+    """The file is written while inference goes on."""
     replay = make_replay(capacity=4)
     fill(replay, range(10))
     state = replay.state_dict()
@@ -109,7 +109,7 @@ def test_compression_may_change_on_resume(before: str, after: str) -> None:
 
 
 def held_sequences(replay: Replay) -> dict[tuple[int, int], float]:
-    """Returns the priority of each (environment, row) that a whole sequence starts at."""
+    """Returns the priority of each (environment, row) at which a whole sequence starts."""
     priorities = priorities_of(replay)
     if not priorities:
         return {}
@@ -136,11 +136,11 @@ def test_replay_of_another_capacity_takes_over_the_newest(
     restored = restored_from(replay, capacity=capacity, compression=compression)
     after = held_sequences(restored)
     assert len(restored) == len(after)
-    # The last block of each environment heads no whole sequence.
+    # The last block of each environment starts no whole sequence.
     room = restored._store.num_blocks - 3
     newest = sorted(before, key=lambda start: (start[1], start[0]))[-room:]
     assert after == {start: before[start] for start in newest}
-    # New environments, as after any resume, push out the oldest.
+    # New environments, as after any resume, overwrite the oldest blocks.
     for block in range(20):
         fill(restored, range(block, block + 1), envs=[5, 6])
         held_sequences(restored)
@@ -150,7 +150,7 @@ def test_replay_of_another_capacity_takes_over_the_newest(
 
 
 def test_more_environments_on_resume_find_room_beside_those_of_before() -> None:
-    """Slots of the old learner's actors are not waited for."""
+    """The slots of actors before the restart are not waited for."""
     replay = make_replay(capacity=20)
     fill(replay, range(2), envs=[*range(20)])
     restored = restored_from(replay, capacity=2)
@@ -159,7 +159,7 @@ def test_more_environments_on_resume_find_room_beside_those_of_before() -> None:
 
 
 def test_sequences_of_another_length_are_refused_by_name() -> None:
-    """Rows that are not there cannot be made up; the replay is as it was."""
+    """Missing rows cannot be made up, and the replay stays as it was."""
     replay = make_replay()
     fill(replay, range(5))
     fresh = make_replay(period=PERIOD - 1)

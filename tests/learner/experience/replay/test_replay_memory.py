@@ -1,4 +1,4 @@
-"""What a replay takes, said and refused before it is taken, or watched."""
+"""The memory of a replay: what it takes, and when a replay that is too large is refused."""
 
 import logging
 from typing import Literal
@@ -56,7 +56,7 @@ def test_hundred_thousand_atari_sequences_fit_64_gib(caplog: pytest.LogCaptureFi
 
 
 def test_replay_that_does_not_fit_is_refused_before_it_grows() -> None:
-    """By its flag, with what there is and what it would take."""
+    """The error names the flag, the memory there is, and the memory it takes."""
     replay, row = atari_replay()
     message = "replay_capacity: expected .* 54.0 GiB .*, got 100,000, which take 56.3 GiB"
     with pytest.raises(ConfigError, match=message):
@@ -64,7 +64,7 @@ def test_replay_that_does_not_fit_is_refused_before_it_grows() -> None:
 
 
 def test_compressed_replay_says_what_it_takes_at_most(caplog: pytest.LogCaptureFixture) -> None:
-    """It is not refused for what it takes uncompressed: mostly it fits."""
+    """It is not refused for its uncompressed size, since it mostly fits."""
     replay, row = atari_replay("zstd")
     caplog.set_level(logging.INFO)
     replay.check_memory(row, available_bytes=GIB)
@@ -73,7 +73,7 @@ def test_compressed_replay_says_what_it_takes_at_most(caplog: pytest.LogCaptureF
 
 
 def test_compressed_replay_is_refused_once_it_is_known_not_to_fit() -> None:
-    """From the smallest size on, as far as screens have compressed by then."""
+    """It is refused from the smallest size on, by how well screens compressed so far."""
     replay = make_replay(capacity=100, min_size=10, compression="zstd")
     example = stream_unrolls([0], [0], 1)
     fill(replay, range(20))
@@ -88,7 +88,7 @@ def test_compressed_replay_is_refused_once_it_is_known_not_to_fit() -> None:
 
 
 def test_compression_of_what_has_no_screens_is_refused() -> None:
-    """It would do nothing."""
+    """Compression would do nothing there."""
     replay, row = atari_replay("zstd")
     bare = row._replace(steps=with_observation(row.steps, torch.zeros(1, 1, 4)))
     with pytest.raises(ConfigError, match="replay_compression: expected none where .*, got zstd"):

@@ -1,4 +1,4 @@
-"""What trains R2D2: batches with what was just acted, priorities, and its checkpoint."""
+"""R2D2's experience: batches with the newest rows, priorities, and its checkpoint."""
 
 import dataclasses
 import logging
@@ -77,7 +77,7 @@ def put_blocks(experience: ReplayedSequences, num_blocks: int) -> list[Unrolls]:
 
 
 def test_batch_comes_with_what_was_just_acted_once() -> None:
-    """The golden check wants rows that the present weights may have chosen."""
+    """The golden check needs rows that the present weights may have chosen."""
     experience = make_experience()
     *_, newest = put_blocks(experience, 2)
     experience.start()
@@ -92,7 +92,7 @@ def test_batch_comes_with_what_was_just_acted_once() -> None:
 
 
 def test_priorities_of_an_update_reach_the_replay() -> None:
-    """Those of the sequences that the batch was made of."""
+    """They go to the sequences of the batch."""
     experience = make_experience(dataclasses.replace(CONFIG.replay, priority_exponent=1.0))
     put_blocks(experience, 2)
     experience.start()
@@ -106,14 +106,14 @@ def test_priorities_of_an_update_reach_the_replay() -> None:
 
 
 def test_replay_that_would_not_fit_is_refused() -> None:
-    """Before any memory is taken; the field and the sizes are named."""
+    """No memory is taken before; the error names the field and the sizes."""
     with pytest.raises(ConfigError, match="replay_capacity: expected .* GiB of memory, got 50"):
         make_experience(available_bytes=1000)
 
 
 def test_replay_reads_back_from_a_checkpoint(tmp_path: Path) -> None:
-    """With the same sequences, priorities, counts and next samples."""
-    # No sum of powers of two.
+    """Sequences, priorities, counts and the next samples are the same."""
+    # Not a sum of powers of two.
     config = dataclasses.replace(CONFIG.replay, samples_per_insert=2.1)
     experience = make_experience(config)
     put_blocks(experience, 2)
@@ -133,7 +133,7 @@ def test_replay_reads_back_from_a_checkpoint(tmp_path: Path) -> None:
 def test_checkpoint_without_replay_is_said_to_refill(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The user knows why nothing is trained for a while."""
+    """The log says why nothing is trained for a while."""
     experience = make_experience()
     experience.restore(save_checkpoint(tmp_path, 1, {}, {}, keep=1))
     assert "the checkpoint has no replay" in caplog.text
@@ -151,7 +151,7 @@ def test_checkpoint_without_replay_is_said_to_refill(
 def test_replay_is_left_out_of_checkpoints_where_told_or_too_large(
     caplog: pytest.LogCaptureFixture, change: dict[str, bool | float], said: str
 ) -> None:
-    """The limit is said once, not with each checkpoint."""
+    """The log says the limit once, and not with each checkpoint."""
     experience = make_experience(dataclasses.replace(CONFIG.replay, **change))
     put_blocks(experience, 2)
     caplog.clear()
@@ -171,7 +171,7 @@ def saved_replay(
 
 
 def test_damaged_replay_is_done_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The run goes on; what is wrong and what follows is said, and the replay fills again."""
+    """The run goes on, the log says what is wrong, and the replay fills again."""
     path = saved_replay(tmp_path)
     file = path / "replay.safetensors"
     data = bytearray(file.read_bytes())
@@ -191,7 +191,7 @@ def test_damaged_replay_is_done_without(tmp_path: Path, caplog: pytest.LogCaptur
 def test_sequences_of_another_length_are_done_without(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They lack rows that these flags want."""
+    """They lack rows that the new flags need."""
     path = saved_replay(tmp_path)
     experience = make_experience(config=dataclasses.replace(CONFIG, burn_in=3))
     caplog.clear()
@@ -205,9 +205,9 @@ def test_sequences_of_another_length_are_done_without(
 def test_replay_of_another_capacity_is_taken_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As much of it as there is room for; the user sees how much."""
+    """As much is taken as there is room for, and the log says how much."""
     caplog.set_level(logging.INFO)
-    # So few samples that nothing waits for a trainer.
+    # The run samples so little that no insert waits for a trainer.
     config = dataclasses.replace(CONFIG.replay, samples_per_insert=0.1)
     path = saved_replay(tmp_path, num_blocks=5, replay=config)
     experience = make_experience(dataclasses.replace(config, replay_capacity=6))

@@ -1,4 +1,4 @@
-"""The ratio of samples to inserts: kept in both directions, without deadlock.
+"""The ratio of samples to inserts: it holds in both directions, without deadlock.
 
 Two threads and no clock: a side that waits is known by the condition it waits on.
 """
@@ -16,7 +16,7 @@ from tests.learner.builders import TIMEOUT_S, WatchedCondition, in_thread
 
 
 def watched(ratio: SampleRatio) -> WatchedCondition:
-    """Makes `ratio` tell when a thread begins to wait in it."""
+    """Replaces the condition of `ratio` by one that tells when a thread waits on it."""
     ratio._changed = condition = WatchedCondition()
     return condition
 
@@ -30,7 +30,7 @@ def start_blocked(ratio: SampleRatio, method: Callable[[int], None], count: int)
 
 
 def repeat_until_stopped(method: Callable[[int], None], count: int) -> None:
-    """Calls `method` for as long as it lets itself be called."""
+    """Calls `method` until it raises Stopped."""
     try:
         while True:
             method(count)
@@ -39,7 +39,7 @@ def repeat_until_stopped(method: Callable[[int], None], count: int) -> None:
 
 
 def test_sample_waits_for_the_smallest_size() -> None:
-    """And not for more: the inserts that reach it owe no samples."""
+    """It waits for no more: the inserts that reach the smallest size owe no samples."""
     ratio = SampleRatio(1.0, min_size=10, tolerance=0)
     ratio.insert(9)
     sampling = start_blocked(ratio, ratio.sample, 4)
@@ -51,14 +51,14 @@ def test_sample_waits_for_the_smallest_size() -> None:
 
 
 def test_inserts_up_to_the_smallest_size_never_wait() -> None:
-    """However small the tolerance."""
+    """This holds for any tolerance, however small."""
     ratio = SampleRatio(8.0, min_size=10, tolerance=0)
     for _ in range(10):
         ratio.insert(1)
 
 
 def test_sample_waits_while_samples_are_ahead() -> None:
-    """By what one batch brought; then it waits until that is earned."""
+    """The sample waits until inserts have earned the last batch."""
     ratio = SampleRatio(0.5, min_size=0, tolerance=8)
     ratio.sample(4)
     sampling = start_blocked(ratio, ratio.sample, 4)
@@ -69,7 +69,7 @@ def test_sample_waits_while_samples_are_ahead() -> None:
 
 
 def test_insert_waits_while_inserts_are_ahead() -> None:
-    """By more than the tolerance; what it inserted counts already."""
+    """The insert waits beyond the tolerance; what it inserted counts already."""
     ratio = SampleRatio(0.5, min_size=2, tolerance=3)
     for _ in range(4):
         ratio.insert(2)
@@ -91,7 +91,7 @@ def test_group_larger_than_the_tolerance_goes_in_and_is_waited_for_by_the_next()
 
 
 def test_ratio_is_kept_under_a_slow_trainer() -> None:
-    """It samples only when inference has long stopped and waits."""
+    """The trainer samples only once inference waits."""
     ratio = SampleRatio(0.75, min_size=50, tolerance=32)
     condition = watched(ratio)
     inserting = in_thread(repeat_until_stopped, ratio.insert, 7)
@@ -106,7 +106,7 @@ def test_ratio_is_kept_under_a_slow_trainer() -> None:
 
 
 def test_ratio_is_kept_under_slow_actors() -> None:
-    """They insert only when the trainer has long stopped and waits."""
+    """Actors insert only once the trainer waits."""
     ratio = SampleRatio(0.75, min_size=50, tolerance=32)
     condition = watched(ratio)
     sampling = in_thread(repeat_until_stopped, ratio.sample, 16)
@@ -138,7 +138,7 @@ def test_two_sides_never_wait_for_each_other(
     groups: list[int],
     batches: list[int],
 ) -> None:
-    """Whatever is inserted and sampled, one side gets through; then it stops the other."""
+    """For any inserts and samples one side gets through, and then stops the other."""
     ratio = SampleRatio(samples_per_insert, min_size=min_size, tolerance=tolerance)
 
     def run(method: Callable[[int], None], counts: list[int]) -> None:
@@ -155,8 +155,8 @@ def test_two_sides_never_wait_for_each_other(
 
 
 @pytest.mark.parametrize("method", ["insert", "sample"])
-def test_close_wakes_who_waits(method: str) -> None:
-    """Neither thread outlives the run."""
+def test_close_wakes_a_waiting_thread(method: str) -> None:
+    """Neither side outlives the run."""
     ratio = SampleRatio(1.0, min_size=1, tolerance=0)
     if method == "insert":
         ratio.insert(5)
@@ -166,8 +166,8 @@ def test_close_wakes_who_waits(method: str) -> None:
         waiting.result(TIMEOUT_S)
 
 
-def test_closed_ratio_lets_nobody_pass() -> None:
-    """Even where nobody would have to wait."""
+def test_closed_ratio_lets_no_call_pass() -> None:
+    """This holds also where no call would have to wait."""
     ratio = SampleRatio(1.0, min_size=0, tolerance=10)
     ratio.close()
     with pytest.raises(Stopped):
@@ -177,14 +177,14 @@ def test_closed_ratio_lets_nobody_pass() -> None:
 
 
 def test_ratio_over_nothing_is_none() -> None:
-    """Up to the smallest size nothing counts."""
+    """Inserts up to the smallest size do not count."""
     ratio = SampleRatio(1.0, min_size=3, tolerance=10)
     ratio.insert(3)
     assert ratio.samples_per_insert() is None
 
 
 def test_restored_ratio_owes_what_was_owed() -> None:
-    """A run that goes on does not collect the smallest size anew."""
+    """A run that goes on does not collect the smallest size again."""
     ratio = SampleRatio(0.5, min_size=4, tolerance=100)
     ratio.insert(12)
     ratio.sample(3)
@@ -198,7 +198,7 @@ def test_restored_ratio_owes_what_was_owed() -> None:
 
 @pytest.mark.parametrize("samples_per_insert", [0.1, 10.0])
 def test_ratio_changed_on_resume_holds_from_there_on(samples_per_insert: float) -> None:
-    """Neither side has to make up for a past in which another was wanted."""
+    """Neither side makes up for the time under the old ratio."""
     before = SampleRatio(1.0, min_size=10, tolerance=0)
     before.insert(10)
     for _ in range(500):
@@ -212,7 +212,7 @@ def test_ratio_changed_on_resume_holds_from_there_on(samples_per_insert: float) 
 
 
 def test_smallest_size_raised_on_resume_is_waited_for() -> None:
-    """As far as the sequences that are held do not make it up."""
+    """Sequences that are held count towards the new size."""
     before = SampleRatio(1.0, min_size=2, tolerance=0)
     before.insert(3)
     ratio = SampleRatio(1.0, min_size=5, tolerance=0)
@@ -225,7 +225,7 @@ def test_smallest_size_raised_on_resume_is_waited_for() -> None:
 
 
 def test_counts_of_a_checkpoint_without_settings_are_taken_over() -> None:
-    """As they were before settings were saved with them."""
+    """They count as before, when no settings were saved with them."""
     ratio = SampleRatio(1.0, min_size=2, tolerance=0)
     ratio.load_state_dict({"inserted": 12, "sampled": 5}, num_held=9)
     assert ratio.samples_per_insert() == 0.5

@@ -1,4 +1,4 @@
-"""The ring of blocks, against plain Python, and the rows that sequences share."""
+"""The ring of blocks against plain Python lists, and the rows that sequences share."""
 
 import math
 from collections import deque
@@ -13,26 +13,26 @@ from seed.errors import ConfigError
 from tests.learner.builders import assert_same, seeded, tensors_of
 from tests.learner.experience.replay.streams import stream_blocks, stream_of, stream_unrolls
 
-# (period, rows of a sequence): of one to nine blocks, filling the last one or not.
+# (period, rows of a sequence): of one to nine blocks; the last is full or part-filled.
 SHAPES = [(3, 2), (3, 3), (4, 7), (4, 8), (4, 9), (2, 7), (1, 9)]
 
 
 def insert(store: SequenceStore, completed: Completed) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the positions that the blocks were written to, and the heads now whole."""
+    """Returns the positions of the blocks, and the heads that became whole."""
     positions = store.claim(completed.slots)
     store.write(positions, completed.unrolls)
     return positions, store.link(positions, completed.slots, completed.follows)
 
 
 class LiteralStore:
-    """The blocks held, as (environment, number in its stream), oldest first."""
+    """The blocks that are held, as (environment, number in its stream), oldest first."""
 
     def __init__(self, num_blocks: int, blocks_per_sequence: int) -> None:
         self._blocks_per_sequence = blocks_per_sequence
         self._blocks: deque[tuple[int, int]] = deque(maxlen=num_blocks)
 
     def insert(self, envs: list[int], blocks: list[int]) -> None:
-        """Adds blocks; those for which there is no room go, oldest first."""
+        """Adds blocks, and drops the oldest if there is no room."""
         self._blocks.extend(zip(envs, blocks, strict=True))
 
     def whole(self) -> set[tuple[int, int]]:
@@ -87,7 +87,7 @@ def starts_of(store: SequenceStore, heads: np.ndarray) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(("period", "num_rows"), SHAPES)
 def test_capacity_is_held_beyond_the_sequences_under_way(period: int, num_rows: int) -> None:
-    """As many whole ones as asked for, whatever the newest blocks of each slot wait for."""
+    """The capacity counts whole sequences, beside the newest blocks of each slot."""
     store = SequenceStore(capacity=10, num_rows=num_rows, period=period, num_slots=3)
     num_held = []
     held: set[int] = set()
@@ -100,7 +100,7 @@ def test_capacity_is_held_beyond_the_sequences_under_way(period: int, num_rows: 
 
 
 def test_block_is_as_large_as_the_rows_it_adds() -> None:
-    """Rows shared with the sequence before, or copied from the unroll after, count once."""
+    """Rows that a block shares with its neighbours count once."""
     store = SequenceStore(capacity=10, num_rows=9, period=4, num_slots=1)
     example = stream_unrolls([0], [0], 1)
     row_bytes = 3 + 4 + 4 + 8 + 3 + 8 + 8 + 8
@@ -109,7 +109,7 @@ def test_block_is_as_large_as_the_rows_it_adds() -> None:
 
 
 def test_what_is_held_is_what_was_calculated() -> None:
-    """Block by block, and no more once all have been written."""
+    """This holds block by block, and the size stays once all blocks are written."""
     store = SequenceStore(capacity=3, num_rows=9, period=4, num_slots=1)
     block_bytes = store.bytes_per_block(stream_unrolls([0, 1], [0, 0], 1))
     held = []
@@ -120,7 +120,7 @@ def test_what_is_held_is_what_was_calculated() -> None:
 
 
 def screens(period: int, rng_seed: int) -> Completed:
-    """Returns a block whose screens are noise, but the same noise in all of its rows."""
+    """Returns a block whose screens are noise, the same noise in all of its rows."""
     completed = stream_blocks([0], [0], period)
     noise = torch.randint(0, 256, (64, 64), generator=seeded(rng_seed)).to(torch.uint8)
     screens = noise.expand(period + 1, 1, 64, 64)
@@ -130,7 +130,7 @@ def screens(period: int, rng_seed: int) -> Completed:
 
 
 def test_compressed_blocks_take_what_does_not_repeat() -> None:
-    """A still screen is held once a block, whatever its noise; the rest stays as large."""
+    """A still screen is held once a block, even if it is noise; other leaves stay as large."""
     plain, compressed = (
         SequenceStore(capacity=3, num_rows=8, period=8, num_slots=1, compress=compress)
         for compress in (False, True)
@@ -145,7 +145,7 @@ def test_compressed_blocks_take_what_does_not_repeat() -> None:
 
 
 def test_sequences_do_not_reach_across_a_new_actor() -> None:
-    """The row after its predecessor's last is another game's."""
+    """The first row of the new actor belongs to another game."""
     store = SequenceStore(capacity=10, num_rows=7, period=4, num_slots=1)
     wholes = []
     for env, block in [(1, 0), (1, 1), (2, 0), (2, 1)]:
@@ -155,7 +155,7 @@ def test_sequences_do_not_reach_across_a_new_actor() -> None:
 
 
 def test_slot_slower_than_a_round_of_the_ring_starts_a_new_chain() -> None:
-    """Its last block is another's by now, and must not be linked to."""
+    """Its last block is overwritten by then, and must not be linked to."""
     store = SequenceStore(capacity=2, num_rows=7, period=4, num_slots=2)
     insert(store, stream_blocks([0], [0], 4))
     for block in range(store.num_blocks):
@@ -167,7 +167,7 @@ def test_slot_slower_than_a_round_of_the_ring_starts_a_new_chain() -> None:
 
 
 def test_generation_counts_the_rounds_of_the_ring() -> None:
-    """Position and generation together name one block of all there ever were."""
+    """Position and generation together name one block of all that were ever written."""
     store = SequenceStore(capacity=3, num_rows=3, period=3, num_slots=1)
     seen = []
     for block in range(7):
@@ -178,7 +178,7 @@ def test_generation_counts_the_rounds_of_the_ring() -> None:
 
 
 def test_outcomes_are_the_sequence_without_what_the_network_saw() -> None:
-    """Little else is needed for a first priority, and the rest is nearly all of the bytes."""
+    """A first priority needs little else, and the observations are nearly all of the bytes."""
     store = SequenceStore(capacity=3, num_rows=5, period=4, num_slots=1)
     insert(store, stream_blocks([3], [0], 4))
     _, heads = insert(store, stream_blocks([3], [1], 4))
@@ -189,7 +189,7 @@ def test_outcomes_are_the_sequence_without_what_the_network_saw() -> None:
 
 
 def test_store_keeps_no_reference_to_what_it_was_given() -> None:
-    """Nor does what it gives share memory with it."""
+    """Sequences that the store returns share no memory with it either."""
     store = SequenceStore(capacity=3, num_rows=3, period=3, num_slots=1)
     completed = stream_blocks([1], [0], 3)
     _, heads = insert(store, completed)
@@ -215,8 +215,8 @@ def test_unrolls_without_state_or_outputs_are_stored_too() -> None:
 
 
 @pytest.mark.parametrize(("period", "num_rows"), SHAPES)
-def test_as_many_environments_as_can_ever_complete_a_sequence(period: int, num_rows: int) -> None:
-    """More would overwrite each other's blocks for ever, and training would never start."""
+def test_more_environments_than_the_ring_can_serve_are_refused(period: int, num_rows: int) -> None:
+    """With more they would overwrite each other's blocks, and training would never start."""
     store = SequenceStore(capacity=8, num_rows=num_rows, period=period, num_slots=2)
     between = math.ceil(num_rows / period) - 1
     most = (store.num_blocks - 1) // between if between else store.num_blocks
@@ -228,13 +228,13 @@ def test_as_many_environments_as_can_ever_complete_a_sequence(period: int, num_r
 
 
 def test_every_tensor_of_a_record_has_a_name() -> None:
-    """What `flatten` forgot would not be stored."""
+    """A tensor that `flatten` leaves out would not be stored."""
     unrolls = stream_unrolls([1], [0], 3)
     assert len(flatten(unrolls)) == len([*tensors_of(unrolls)])
 
 
 def test_leaves_of_former_names_are_refused() -> None:
-    """A checkpoint from before rows lay under "steps": it is said, and nothing is taken over."""
+    """A checkpoint from before "steps" is refused by name, and nothing is restored."""
     store, fresh = (SequenceStore(capacity=3, num_rows=3, period=3, num_slots=1) for _ in range(2))
     insert(store, stream_blocks([1], [0], 3))
     former = {name.replace("/steps/", "/"): x for name, x in store.state_dict().items()}

@@ -1,4 +1,4 @@
-"""The tree of sums, against plain cumulative sums, and where floats are at their worst."""
+"""The tree of sums against cumulative sums, and where float rounding is worst."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learner.experience.replay.sum_tree import LARGEST_PRIORITY, SumTree
 from tests.learner.builders import seeded
 
-# Of the chi-square distribution of 40 degrees of freedom: passed by chance once in 1000.
+# Of the chi-square distribution of 40 degrees of freedom: exceeded once in 1000 tries.
 CHI_SQUARE_40 = 73.4
 
 
@@ -24,7 +24,7 @@ def tree_of(priorities: np.ndarray) -> SumTree:
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 7, 64, 1000])
 def test_find_equals_search_in_cumulative_sums(capacity: int) -> None:
-    """With whole numbers, whose sums are exact in any order. A third of the leaves are 0."""
+    """The leaves are whole numbers, a third of them 0, so that all sums are exact."""
     rng = np.random.default_rng(capacity)
     priorities = rng.integers(1, 10, capacity) * (rng.random(capacity) < 0.7).astype(float)
     priorities[rng.integers(capacity)] = 3
@@ -36,7 +36,7 @@ def test_find_equals_search_in_cumulative_sums(capacity: int) -> None:
 
 
 def test_leaves_are_found_as_often_as_a_dense_sampler_would() -> None:
-    """Chi-square over 41 leaves of priorities of all sizes."""
+    """The chi-square test uses 41 leaves with priorities of all sizes."""
     rng = np.random.default_rng(0)
     priorities = rng.random(41) ** 3 + 0.01
     num_draws = 100_000
@@ -47,7 +47,7 @@ def test_leaves_are_found_as_often_as_a_dense_sampler_would() -> None:
 
 
 def test_sample_takes_one_leaf_from_each_equal_part() -> None:
-    """A leaf fills some parts whole, and at most two in part."""
+    """A large leaf fills whole parts, and at most two parts partly."""
     priorities = np.random.default_rng(0).random(20)
     tree, generator = tree_of(priorities), seeded()
     expected = 100 * priorities / priorities.sum()
@@ -58,7 +58,7 @@ def test_sample_takes_one_leaf_from_each_equal_part() -> None:
 
 
 def test_sets_in_any_order_leave_what_was_set_last() -> None:
-    """Nothing drifts: the sums are those of a tree made afresh, to the last bit."""
+    """The sums do not drift: they are those of a new tree, to the last bit."""
     rng = np.random.default_rng(0)
     tree, literal = SumTree(100), np.zeros(100)
     for _ in range(300):
@@ -80,7 +80,7 @@ def test_of_equal_indices_the_last_wins() -> None:
 
 
 def test_total_forgets_what_was_large() -> None:
-    """Differences would leave the rounding of 1e16 behind."""
+    """Differences would keep the rounding error of 1e16."""
     tree = tree_of(np.array([0.1, 1e16, 0.2]))
     tree.set(np.array([1]), np.array([0.0]))
     assert tree.total == 0.1 + 0.2
@@ -95,7 +95,7 @@ FRACTIONS = st.sampled_from([0.0, 5e-324, 1e-16, 0.1, 0.5, 1 - 2**-53, 1.0, 2.0]
 @given(st.lists(PRIORITIES, min_size=1, max_size=20).filter(any), st.lists(FRACTIONS))
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 def test_leaf_of_priority_0_is_never_found(priorities: list[float], parts: list[float]) -> None:
-    """Whatever the rounding, with masses up to the total and beyond."""
+    """This holds for any rounding, for masses up to the total and beyond."""
     tree = tree_of(np.array(priorities))
     masses = np.array([*parts, *priorities, *np.cumsum(priorities)])
     masses = np.concatenate([masses, masses[: len(parts)] * tree.total])
@@ -104,8 +104,8 @@ def test_leaf_of_priority_0_is_never_found(priorities: list[float], parts: list[
 
 
 @pytest.mark.parametrize("bad", [-1.0, -1e-300, math.nan, math.inf, 2 * LARGEST_PRIORITY])
-def test_what_is_no_priority_is_refused_by_value(bad: float) -> None:
-    """All of the call, so that the sums stay whole."""
+def test_value_that_is_not_a_priority_is_refused(bad: float) -> None:
+    """The whole call is refused, so that the sums stay right."""
     tree = tree_of(np.array([1.0, 2.0]))
     with pytest.raises(ValueError, match=re.escape(f", got {bad}")):
         tree.set(np.array([0, 1]), np.array([3.0, bad]))

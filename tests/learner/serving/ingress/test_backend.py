@@ -1,4 +1,4 @@
-"""The learner as an ingress process sees it, when actors or the learner go at a bad moment."""
+"""The learner as an ingress process sees it, when actors or the learner end at a bad moment."""
 
 import asyncio
 import multiprocessing
@@ -22,7 +22,7 @@ HELLO = wire.Hello(run_id="run", role=pb.ROLE_TRAIN, group_sizes=(2, 1), spec=en
 
 
 class FakeLearner:
-    """Answers the calls of a backend, once it may; tells which ones came."""
+    """Answers the calls of a backend once the test allows it, and tells which calls came."""
 
     def __init__(self) -> None:
         self.calls: queue.Queue[tuple[object, ...]] = queue.Queue()
@@ -41,12 +41,12 @@ class FakeLearner:
         self._thread.start()
 
     def backend(self) -> RemoteBackend:
-        """Returns the other end, for the running event loop."""
+        """Returns the backend, for the running event loop."""
         calls = OrderedCaller(self.calling)
         return RemoteBackend(calls, Caller(self.admissions), self.steps, self.answers)
 
     def close(self) -> None:
-        """Ends, as the learner does."""
+        """Closes its end, as a learner that ends does."""
         self.may_seat.set()
         self.calling.close()
         self._thread.join(TIMEOUT_S)
@@ -59,14 +59,14 @@ class FakeLearner:
 
 @pytest.fixture
 def learner() -> Iterator[FakeLearner]:
-    """One that seats nobody yet."""
+    """A learner that answers no call yet."""
     learner = FakeLearner()
     yield learner
     learner.close()
 
 
 def test_seat_of_an_actor_that_has_gone_meanwhile_is_given_back(learner: FakeLearner) -> None:
-    """Whether it was given yet or not; nobody else knows of it."""
+    """The actor ends before or after its seat was given, and only the backend knows of the seat."""
 
     async def come_and_go() -> None:
         seating = asyncio.create_task(learner.backend().seat(HELLO))
@@ -82,7 +82,7 @@ def test_seat_of_an_actor_that_has_gone_meanwhile_is_given_back(learner: FakeLea
 
 
 def test_actors_of_a_learner_that_has_ended_are_to_try_again() -> None:
-    """Until their process has ended, too."""
+    """Their process also tells them so in the time before it ends."""
 
     async def ask(ours: Connection) -> None:
         _, steps = multiprocessing.Pipe(duplex=False)

@@ -1,4 +1,4 @@
-"""Ingress processes that are killed, and a learner that is: who notices, and what is left.
+"""Ingress processes and learners that are killed: which process notices, and what is left.
 
 That they serve as a thread of the learner does is shown in tests/learner/serving.
 """
@@ -46,7 +46,7 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
 
 
 def reception() -> Reception:
-    """Returns one behind which nobody acts."""
+    """Returns a reception without an inference thread."""
     return Reception(
         make_task=pb.Task, admit=lambda spec: "a-run", batcher=WatchedBatcher(), metrics=Metrics()
     )
@@ -56,7 +56,7 @@ def reception() -> Reception:
 def serving_at(
     address: str, *, num_processes: int
 ) -> Iterator[tuple[IngressProcesses, list[str], queue.Queue[BaseException]]]:
-    """Yields processes that serve, where they do, and what ends the run."""
+    """Yields running processes, their addresses, and a queue of the errors that end the run."""
     failures: queue.Queue[BaseException] = queue.Queue()
     server = IngressProcesses(reception(), [address], failures.put, num_processes=num_processes)
     try:
@@ -66,7 +66,7 @@ def serving_at(
 
 
 def wait_for_end(pid: int) -> None:
-    """Blocks until a process, whosever child, has ended."""
+    """Blocks until a process has ended, which need not be a child of this one."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -77,8 +77,8 @@ def wait_for_end(pid: int) -> None:
         os.close(process)
 
 
-def test_killed_process_costs_its_actors_the_stream_and_nobody_else(serving: Serving) -> None:
-    """They are to try again, and are served by the process that takes its place."""
+def test_killed_process_ends_the_streams_of_its_own_actors_alone(serving: Serving) -> None:
+    """Its actors get a status to retry on, and the process that replaces it serves them."""
     losing, staying = serving.actor(), serving.actor()
     losing.start(2)
     staying.start(3)
@@ -96,7 +96,7 @@ def test_killed_process_costs_its_actors_the_stream_and_nobody_else(serving: Ser
 def test_slots_of_a_killed_process_are_released_after_the_last_answer_only(
     serving: Serving,
 ) -> None:
-    """The inference thread may still write what they hold, and does not mind who waits."""
+    """Until then the inference thread may still write to them."""
     losing = serving.actor()
     losing.start(2)
     losing.send(step(2, value=HELD))
@@ -111,7 +111,7 @@ def test_slots_of_a_killed_process_are_released_after_the_last_answer_only(
         actor.close()
         return slots
 
-    # The held answer still has its memory.
+    # The answer that is held back still has its memory.
     assert (held.outputs.rewards == HELD).all()
     assert slots_of_a_new_actor(2) == [2, 3]
     serving.batcher.wait_for_connected(0)
@@ -120,7 +120,7 @@ def test_slots_of_a_killed_process_are_released_after_the_last_answer_only(
 
 
 def test_connections_to_a_port_are_spread_over_the_processes() -> None:
-    """By the system: killing one of two takes some of many streams, but not all."""
+    """The system spreads them, so killing one of two takes some of many streams, and not all."""
     with serving_at("127.0.0.1:0", num_processes=2) as (server, addresses, failures):
         (address,) = addresses
         actors = [FakeActor(address) for _ in range(32)]
@@ -135,7 +135,7 @@ def test_connections_to_a_port_are_spread_over_the_processes() -> None:
 
 
 def test_process_that_is_killed_again_and_again_ends_the_run(tmp_path: Path) -> None:
-    """With what happened; else it would be started for ever."""
+    """The error tells what happened; else the process would be restarted for ever."""
     address = f"unix:{tmp_path / 'sock'}"
     with serving_at(address, num_processes=1) as (server, _, failures):
         for _ in range(4):
@@ -163,7 +163,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def learner(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with two ingress processes, whose ids it prints; ends when its stdin does."""
+    """A process with two ingress processes, whose ids it prints; it ends when its stdin does."""
     program = tmp_path / "serve.py"
     program.write_text(_LEARNER)
     with subprocess.Popen(
@@ -177,7 +177,7 @@ def learner(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def ingress_pids(learner: subprocess.Popen[bytes]) -> list[int]:
-    """Returns what the learner prints once it serves."""
+    """Returns the ids that the learner prints once it serves."""
     assert learner.stdout is not None
     pids = [int(word) for word in learner.stdout.readline().split()]
     assert len(pids) == 2
@@ -187,7 +187,7 @@ def ingress_pids(learner: subprocess.Popen[bytes]) -> list[int]:
 def test_processes_end_with_a_killed_learner(
     tmp_path: Path, learner: subprocess.Popen[bytes]
 ) -> None:
-    """Nobody is left to end them; their actors are to try again."""
+    """The processes end by themselves, and their actors get a status to retry on."""
     pids = ingress_pids(learner)
     actor = FakeActor(f"unix:{tmp_path / 'sock'}")
     actor.say_hello(2)
@@ -202,7 +202,7 @@ def test_processes_end_with_a_killed_learner(
 def test_learner_that_ends_without_closing_them_does_not_hang(
     learner: subprocess.Popen[bytes],
 ) -> None:
-    """After an error of its own, say: Python waits for a process's children."""
+    """At its exit Python waits for child processes, for example after an error of its own."""
     pids = ingress_pids(learner)
     assert learner.stdin is not None
     learner.stdin.close()
@@ -212,13 +212,13 @@ def test_learner_that_ends_without_closing_them_does_not_hang(
 
 
 def test_processes_have_no_torch(serving: Serving) -> None:
-    """Which would make each of them five times as large."""
+    """torch would make each of them five times as large."""
     for pid in serving.ingress_pids:
         assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
 
 
 def test_learner_tells_how_busy_they_are(serving: Serving) -> None:
-    """So that a run that serving limits can say so."""
+    """A report can then say that serving limits the run."""
     assert serving.metrics.drain()["time/server_busy_share"] >= 0
 
 
@@ -229,7 +229,7 @@ def files_mapped_by(pid: int | str) -> set[str]:
 
 
 def test_memory_of_an_actor_is_gone_with_it(serving: Serving) -> None:
-    """On both sides."""
+    """It is gone in the learner and in the ingress process."""
     gone: set[str] = set()
     for sizes in ((2, 1), (1,), (1, 1)):
         visitor = Visitor(serving.addresses[0], *sizes, spec=SPEC)
@@ -238,14 +238,14 @@ def test_memory_of_an_actor_is_gone_with_it(serving: Serving) -> None:
         assert file in files_mapped_by("self")
         assert not gone & files_mapped_by("self")
         gone.add(file)
-        # The fake inference thread keeps them, and the newest until the next.
+        # The fake inference thread keeps its requests, and the newest until the next comes.
         serving.inference.requests.clear()
         visitor.leave()
         serving.batcher.wait_for_connected(0)
 
 
 def test_address_is_served_over_loopback_by_name() -> None:
-    """A name may stand for several addresses, of which the machine need not have all."""
+    """A name may stand for several addresses, and the machine need not have all of them."""
     with serving_at("localhost:0", num_processes=1) as (_, addresses, failures):
         (address,) = addresses
         assert address.startswith("localhost:") and not address.endswith(":0")

@@ -1,4 +1,4 @@
-"""The learner's handle on its trainer process, where nobody closes it."""
+"""The learner's handle on its trainer process, when the learner does not close it."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ raise SystemExit("something else went wrong")
 
 
 def test_learner_that_ends_without_closing_it_does_not_hang() -> None:
-    """Python waits for a process's children, and this one for its learner."""
+    """Python waits for its child processes, and the trainer process for its learner."""
     done = subprocess.run(
         [sys.executable, "-c", LEARNER],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Unrolls from one process to another: none lost, none mixed, whatever the group sizes."""
+"""Unrolls pass from one process to another: none is lost or mixed, in groups of any size."""
 
 import multiprocessing
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def some_unrolls(count: int, rng_seed: int = 0) -> Completed:
 
 
 def part_of(completed: Completed, start: int, stop: int) -> Completed:
-    """Returns some neighbouring unrolls of a group."""
+    """Returns a range of the unrolls of a group."""
     chosen = slice(start, stop)
     unrolls = select_unrolls(completed.unrolls, start, stop)
     return Completed(unrolls, completed.slots[chosen], completed.follows[chosen])
@@ -71,14 +71,14 @@ def read(reader: UnrollReader, count: int) -> Completed:
 
 
 def assert_equal(one: Completed, other: Completed) -> None:
-    """Compares all that is told of the unrolls."""
+    """Asserts that unrolls, slots and follows are equal."""
     assert_same(one.unrolls, other.unrolls)
     assert one.slots.tolist() == other.slots.tolist()
     assert one.follows.tolist() == other.follows.tolist()
 
 
 def test_unrolls_come_out_as_they_went_in(ring: tuple[UnrollWriter, UnrollReader]) -> None:
-    """In order, through several times around the ring, in groups that do not divide it."""
+    """They keep their order, several times around the ring, in groups that do not divide it."""
     writer, reader = ring
     for number, count in enumerate([1, 3, 5, 2, 4, 5, 1]):
         written = some_unrolls(count, number)
@@ -89,7 +89,7 @@ def test_unrolls_come_out_as_they_went_in(ring: tuple[UnrollWriter, UnrollReader
 def test_group_larger_than_the_ring_passes_through(
     ring: tuple[UnrollWriter, UnrollReader],
 ) -> None:
-    """The writer waits for room, as often as it takes."""
+    """The writer waits for room as often as it needs to."""
     writer, reader = ring
     written = some_unrolls(3 * NUM_PLACES + 2)
     writing = in_thread(lambda: writer.put(written))
@@ -98,7 +98,7 @@ def test_group_larger_than_the_ring_passes_through(
 
 
 def test_what_was_read_is_not_overwritten(ring: tuple[UnrollWriter, UnrollReader]) -> None:
-    """The reader has copies: the places are used again at once."""
+    """The reader has copies, so the writer may use the places at once."""
     writer, reader = ring
     first = some_unrolls(NUM_PLACES, 1)
     writer.put(first)
@@ -110,7 +110,7 @@ def test_what_was_read_is_not_overwritten(ring: tuple[UnrollWriter, UnrollReader
 def test_full_ring_holds_as_many_unrolls_as_it_has_places(
     ring: tuple[UnrollWriter, UnrollReader],
 ) -> None:
-    """What has not been read stays as it was written."""
+    """Unrolls that have not been read stay as they were written."""
     writer, reader = ring
     written = some_unrolls(NUM_PLACES)
     for place in range(NUM_PLACES):
@@ -124,7 +124,7 @@ def test_full_ring_holds_as_many_unrolls_as_it_has_places(
 def test_writer_of_a_full_ring_is_told_when_the_reader_is_gone(
     ring: tuple[UnrollWriter, UnrollReader],
 ) -> None:
-    """It may wait at that moment, or come later."""
+    """The writer may wait at that moment, or write later."""
     writer, reader = ring
     writer.put(some_unrolls(NUM_PLACES))
     waiting = in_thread(lambda: writer.put(some_unrolls(1)))
@@ -136,7 +136,7 @@ def test_writer_of_a_full_ring_is_told_when_the_reader_is_gone(
 
 
 def test_reader_is_told_when_the_writer_is_gone() -> None:
-    """Its process ended: there is nothing to wait for."""
+    """The writer's process has ended, so no unroll will come."""
     write_end, read_end = multiprocessing.Pipe()
     held = make_unroll_ring(example(), unroll_length=NUM_ROWS - 1, num_places=NUM_PLACES)
     reading = in_thread(UnrollReader(held, read_end).get)
