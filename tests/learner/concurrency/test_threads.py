@@ -1,4 +1,4 @@
-"""Threads of the learner: what they raise, and who goes first."""
+"""Threads of the learner: where their errors go, and which of them have priority."""
 
 import os
 import sys
@@ -6,11 +6,8 @@ import threading
 from concurrent.futures import Future
 
 import pytest
-import torch
 
 from learner.concurrency.threads import start_thread
-from learner.device import setup
-from learner.device.setup import num_train_threads
 from tests.learner.builders import TIMEOUT_S
 
 
@@ -20,7 +17,7 @@ def fail(error: BaseException) -> None:
 
 
 def test_what_a_thread_raises_goes_to_on_failure() -> None:
-    """Also a BaseException: no thread ends unnoticed."""
+    """This includes a BaseException, so that no thread ends unnoticed."""
     raised: Future[BaseException] = Future()
 
     def leave() -> None:
@@ -32,7 +29,7 @@ def test_what_a_thread_raises_goes_to_on_failure() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
 def test_nice_thread_steps_back_alone() -> None:
-    """The others keep the priority they had."""
+    """The other threads keep their priority."""
     seen: Future[int] = Future()
 
     def look() -> None:
@@ -42,12 +39,3 @@ def test_nice_thread_steps_back_alone() -> None:
     start_thread("nice", look, fail, niceness=before + 3).join(TIMEOUT_S)
     assert seen.result(TIMEOUT_S) == before + 3
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
-
-
-@pytest.mark.parametrize(("cores", "wanted"), [(1, 1), (2, 1), (5, 2), (8, 4), (64, 4)])
-def test_half_of_the_cores_train(monkeypatch: pytest.MonkeyPatch, cores: int, wanted: int) -> None:
-    """The other half acts and steps local environments; a GPU wants one thread."""
-    monkeypatch.setattr(setup, "num_cores", lambda: cores)
-    assert num_train_threads(torch.device("cpu"), 0) == wanted
-    assert num_train_threads(torch.device("cpu"), 3) == 3
-    assert num_train_threads(torch.device("cuda"), 3) == 1

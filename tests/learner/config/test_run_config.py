@@ -123,7 +123,7 @@ CLASSES = (
     ids=lambda x: x.__name__ if isinstance(x, type) else str(x),
 )
 def test_value_that_cannot_work_is_refused(cls: type, values: dict[str, Any], field: str) -> None:
-    """The field, what it should be, and what it is."""
+    """The error names the field, what was expected, and the value."""
     with pytest.raises(ConfigError) as caught:
         cls(**values)
     message = str(caught.value)
@@ -153,13 +153,13 @@ def test_value_that_cannot_work_is_refused(cls: type, values: dict[str, Any], fi
     ids=str,
 )
 def test_value_at_its_bound_is_accepted(cls: type, values: dict[str, Any]) -> None:
-    """Bounds belong to what is allowed."""
+    """A bound is itself an allowed value."""
     cls(**values)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_config_cannot_be_changed_once_made(cls: type) -> None:
-    """Whoever holds one can rely on it."""
+    """Code that holds a config can rely on its values."""
     field = dataclasses.fields(cls)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(cls(), field, None)
@@ -167,7 +167,7 @@ def test_config_cannot_be_changed_once_made(cls: type) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_preset_is_whole(name: str) -> None:
-    """It made it past every check; it has a line of help, and its names say what it is."""
+    """It passes every check, has a line of help, and its names agree with its settings."""
     preset = PRESETS[name]
     assert preset.help.endswith(".")
     assert isinstance(preset.config, RunConfig)
@@ -175,12 +175,12 @@ def test_preset_is_whole(name: str) -> None:
 
 
 def test_presets_that_users_were_promised_exist() -> None:
-    """By these names in the README and the Makefile."""
+    """The README and the Makefile use these names."""
     assert PRESETS.keys() >= {"cartpole-vtrace", "atari-vtrace", "atari-vtrace-cpu"}
 
 
 def test_atari_presets_keep_the_published_protocol() -> None:
-    """Sticky actions, four frames, no life-loss terminals, rewards clipped to one."""
+    """It has sticky actions, four frames, no life-loss terminals, and rewards in [-1, 1]."""
     config = PRESETS["atari-vtrace"].config
     atari = config.env.atari
     assert (atari.repeat_action_probability, atari.frame_skip) == (0.25, 4)
@@ -193,12 +193,12 @@ def test_atari_presets_keep_the_published_protocol() -> None:
 
 
 def test_frames_per_step_follow_from_the_environment() -> None:
-    """Only the emulator skips frames."""
+    """Only the Atari emulator skips frames."""
     assert EnvConfig(env_id="ALE/Pong-v5").frames_per_step == 4
     assert EnvConfig(env_id="CartPole-v1").frames_per_step == 1
 
 
 def test_env_kwargs_are_a_json_object() -> None:
-    """They reach `gymnasium.make` as they are."""
+    """They reach `gymnasium.make` unchanged."""
     env = EnvConfig(env_kwargs='{"render_mode": null, "size": [1, 2]}')
     assert env.make_kwargs == {"render_mode": None, "size": [1, 2]}
