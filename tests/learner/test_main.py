@@ -1,0 +1,81 @@
+"""`run_learner`: the exit code of a run, and what it prints where."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from learner import main
+from learner.config.args import LearnerArgs
+from learner.config.presets import PRESETS
+from learner.config.torchrun import Place
+from seed.errors import ConfigError
+
+FINAL = {"env_steps": 12.0, "learner_steps": 3.0}
+
+
+class NoStopRequest:
+    """Stands for `StopRequest`, which would take over the signals of the tests."""
+
+    requested = False
+
+
+def run_to(
+    monkeypatch: pytest.MonkeyPatch, outcome: Exception | dict[str, float], **args: object
+) -> int:
+    """Returns the exit code of a run that ends with an error, or with a report."""
+
+    def run(*_: object, **__: object) -> dict[str, float]:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(main, "run", run)
+    monkeypatch.setattr(main, "StopRequest", NoStopRequest)
+    config = PRESETS["catch-vtrace"].config
+    learner_args = LearnerArgs(config=config, run_dir=Path("runs/x"), **args)  # type: ignore[arg-type]
+    return main.run_learner("catch-vtrace", learner_args)
+
+
+def test_complete_run_exits_0_and_says_where_it_is_saved(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --json stdout holds the final report as one object, and nothing else."""
+    assert run_to(monkeypatch, FINAL) == 0
+    assert "saved in runs/x" in capsys.readouterr().out
+    assert run_to(monkeypatch, FINAL, json=True) == 0
+    assert json.loads(capsys.readouterr().out) == FINAL | {"run_dir": "runs/x"}
+
+
+def test_only_the_first_of_several_learners_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others end with the same exit code."""
+    second = Place(rank=1, size=2, local_rank=1)
+    monkeypatch.setattr(main, "place_from_environment", lambda: second)
+    assert run_to(monkeypatch, FINAL) == run_to(monkeypatch, FINAL, json=True) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_bug_exits_1_with_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a thread raised goes to stderr, and stdout stays empty."""
+    assert run_to(monkeypatch, ZeroDivisionError("a bug")) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" in err
+    assert "ZeroDivisionError: a bug" in err
+
+
+def test_error_of_the_user_is_left_to_the_command_line_or_to_the_json_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is raised with a log of text, and logged once with exit code 1 with a log in JSON."""
+    error = ConfigError("device: expected one that this machine has, got cuda")
+    with pytest.raises(ConfigError):
+        run_to(monkeypatch, error)
+    assert capsys.readouterr().err == ""
+    assert run_to(monkeypatch, error, log_format="json") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["message"] == str(error)
