@@ -7,6 +7,7 @@ import torch
 
 from learner.config.presets import PRESETS
 from learner.config.run_config import LearnerConfig, RunConfig
+from learner.config.run_dir import RunDir
 from learner.reporting.metrics import Metrics
 from learner.reporting.progress import Progress
 from learner.training import factory
@@ -41,6 +42,6 @@ def test_training_runs_where_device_and_setting_say(
     learner = LearnerConfig(train_in=train_in, total_env_steps=1)  # pyright: ignore[reportArgumentType]
     config = RunConfig(env=preset.env, agent=preset.agent, learner=learner)
     hooks = LearnerHooks(acting_state=dict, on_finished=print, on_failure=print)
-    setup = TrainingSetup(config, Progress(), Ranks(), tmp_path / "checkpoints", hooks)
+    setup = TrainingSetup(config, Progress(), Ranks(), RunDir(tmp_path), hooks)
     training = factory.make_training(setup, Metrics(), torch.device(device))
     assert type(training) is expected

@@ -11,6 +11,7 @@ from learner.agents.registry import make_agent
 from learner.checkpoint import Checkpoint, load_checkpoint
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import LearnerConfig, NetworkConfig, RunConfig
+from learner.config.run_dir import RunDir
 from learner.reporting.metrics import Metrics
 from learner.reporting.progress import Progress
 from learner.training.base import LearnerHooks, TrainingSetup
@@ -49,7 +50,7 @@ def make_training(config: RunConfig, directory: Path) -> LocalTraining:
         on_finished=lambda: None,
         on_failure=fail,
     )
-    setup = TrainingSetup(config, progress, Ranks(), directory / "checkpoints", hooks)
+    setup = TrainingSetup(config, progress, Ranks(), RunDir(directory), hooks)
     return LocalTraining(setup, Metrics(), torch.device("cpu"))
 
 
