@@ -20,7 +20,7 @@ from learner.acting.batcher import Request
 from learner.acting.inference import InferenceEngine
 from learner.acting.inference_thread import make_runner
 from learner.agents.registry import make_agent
-from learner.config.agent_config import ReplayConfig
+from learner.config.agent_config import R2D2Config, ReplayConfig
 from learner.config.presets import PRESETS
 from learner.config.run_config import ActorConfig, LearnerConfig, NetworkConfig, RunConfig
 from learner.config.run_dir import RunDir
@@ -31,6 +31,7 @@ from learner.reporting.metrics import Metrics
 from learner.training.base import LearnerHooks, Training, TrainingSetup
 from learner.training.factory import make_training
 from learner.training.ranks import Ranks
+from seed.wire import EnvOutputs
 
 NUM_ENVS = 8
 # Sequences that R2D2 collects before its first update.
@@ -131,9 +132,9 @@ class Lockstep:
     def _first_update_after(self) -> int:
         """Returns how many unrolls come before the first update."""
         config = self._config.agent
-        if not hasattr(config, "period"):
+        if not isinstance(config, R2D2Config):
             return NUM_ENVS
-        blocks_per_sequence = -(-config.num_rows // self._config.agent.period)  # type: ignore
+        blocks_per_sequence = -(-config.num_rows // config.period)
         return MIN_SEQUENCES + (blocks_per_sequence - 1) * NUM_ENVS
 
     def _loss_of_update(self, number: int) -> float:
@@ -146,9 +147,11 @@ class Lockstep:
         return (self._metrics.drain() | self._training.report())["loss/total"]
 
 
-def _request(outputs: object, reply: Callable[[np.ndarray], None], *, is_start: bool) -> Request:
+def _request(
+    outputs: EnvOutputs, reply: Callable[[np.ndarray], None], *, is_start: bool
+) -> Request:
     return Request(
-        outputs=outputs,  # type: ignore[arg-type]
+        outputs=outputs,
         slots=np.arange(NUM_ENVS),
         is_session_start=is_start,
         is_eval=False,
