@@ -60,7 +60,10 @@ class RankReports:
             )
 
     def _hand_in(self, report: dict[str, float]) -> None:
-        self._store.set(_key(self._place.rank, self._num_handed_in), encode_report(report))
+        key = _key(self._place.rank, self._num_handed_in)
+        self._store.set(key, encode_report(report))
+        # set() does not wait for the store. The answer to check() shows that the store has it.
+        self._store.check([key])
         self._num_handed_in += 1
 
     def _collect(self, rank: int) -> dict[str, float]:
