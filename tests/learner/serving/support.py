@@ -76,15 +76,22 @@ class WatchedBatcher(Batcher):
     def __init__(self) -> None:
         super().__init__(InferenceConfig(min_fill=0))
         self.connected: queue.Queue[int] = queue.Queue()
+        self._latest = 0
 
     def set_connected(self, num_envs: int) -> None:
         super().set_connected(num_envs)
+        self._latest = num_envs
         self.connected.put(num_envs)
 
     def wait_for_connected(self, num_envs: int) -> None:
-        """Returns once `count` environments are connected."""
+        """Returns at the next change to `num_envs` connected environments."""
         while self.connected.get(timeout=TIMEOUT_S) != num_envs:
             pass
+
+    def wait_until_connected_are(self, num_envs: int) -> None:
+        """Returns once `num_envs` environments are connected, which they may be already."""
+        while self._latest != num_envs:
+            self.connected.get(timeout=TIMEOUT_S)
 
 
 class WatchedMetrics(Metrics):

@@ -169,6 +169,7 @@ def test_bad_message_ends_the_stream_of_its_sender_alone(serving: Serving, name:
     code, details = actor.status()
     assert (code, details[: len(violation.details)]) == (violation.code, violation.details)
     assert np.frombuffer(neighbour.act(step(1, value=3)).actions, "<i8").tolist() == [3]
+    serving.batcher.wait_until_connected_are(1)
     assert serving.actor().say_hello(2).envs_connected == 3
 
 

@@ -95,7 +95,7 @@ def test_connection_without_a_word_is_closed(serve: Serve) -> None:
 
 @pytest.mark.parametrize("steps", [0, 2])
 def test_actor_that_no_longer_steps_is_dropped(serve: Serve, steps: int) -> None:
-    """Others step on, and get its slots; it may come back as a new actor."""
+    """Others step on and get its slots; it may come back as a new actor."""
     # Long enough for the neighbour to step in time on a machine that is busy.
     serving = serve(Timeouts(step_s=2.0))
     with served_meanwhile(serving):
