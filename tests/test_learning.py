@@ -1,4 +1,4 @@
-"""Agents that have to become good, through real gRPC and real processes.
+"""Agents that must learn well, through real gRPC and real processes.
 
 Where good training games prove enough, a run ends with them. The others spend their preset's
 budget: weights that have just become good can still be bad for a moment.
@@ -76,6 +76,6 @@ def test_recall_is_solved_with_memory(tmp_path: Path) -> None:
 
 @pytest.mark.learning
 def test_recall_is_not_solved_without_memory(tmp_path: Path) -> None:
-    """The control: were it solved, the test with memory would prove nothing."""
+    """If it were solved, the test with memory would prove nothing."""
     _train("memory-r2d2", tmp_path / "run", "--lstm-size", "0", "--burn-in", "0")
     assert _evaluate(tmp_path / "run", 100) <= 0.3

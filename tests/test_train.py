@@ -148,7 +148,7 @@ def test_resumed_run_goes_on_with_its_replay(
 def test_run_survives_changes_and_damage_to_its_replay(
     tmp_path: Path, processes: list[Process], replay_run: Path
 ) -> None:
-    """With fewer environments, a smaller replay, and compressed; then with a damaged file."""
+    """The replay meets fewer environments, a smaller capacity, compression, and a damaged file."""
     run_dir = shutil.copytree(replay_run, tmp_path / "run", symlinks=True)
     resume = (*CATCH_R2D2, *ENDLESS, "--run-dir", run_dir, "--resume")
     changed = ("--envs-per-group", 3, "--replay-capacity", 210, "--replay-compression", "zstd")

@@ -53,7 +53,7 @@ class FakeLearner(pb_grpc.InferenceServicer):
         self.stepped = threading.Event()
         """Set once an actor has sent a step that followed from an action."""
         self.streams_ended = threading.Semaphore(0)
-        """Released at the end of each stream, also of one that broke off."""
+        """Released at the end of each stream, after an error too."""
         self.streams_closed = 0
         """Streams that their actor closed in order."""
         self._policy = policy

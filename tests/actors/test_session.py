@@ -70,7 +70,7 @@ def test_actor_reconnects_after_learner_restart_with_fresh_episodes(
 
 
 def test_actor_takes_up_another_task_after_learner_restart(tmp_path: Path) -> None:
-    """The actor makes other environments when the new learner asks for others."""
+    """The actor makes new environments when the new learner names others."""
     address = f"unix:{tmp_path}/learner.sock"
     second = FakeLearner("CartPole-v1")
     with serving(first := FakeLearner(), address):
@@ -107,7 +107,7 @@ def test_actor_goes_on_to_the_next_of_its_learners(tmp_path: Path) -> None:
 
 
 def test_every_one_of_an_actors_learners_is_checked(tmp_path: Path) -> None:
-    """Else a typing error in the second address would show only when the first one fails."""
+    """Else a mistake in the second address would show only when the first learner ends."""
     with pytest.raises(ConfigError, match="^learner: expected host:port .* got nonsense$"):
         _args(f"unix:{tmp_path}/learner.sock,nonsense")
 

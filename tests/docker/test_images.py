@@ -36,7 +36,7 @@ def packages_of_the_wheel() -> set[str]:
 
 
 def test_wheel_holds_every_package() -> None:
-    """An editable install finds a folder without __init__.py; a wheel would lack it."""
+    """An editable install finds a folder without __init__.py, and a wheel lacks it."""
     folders = {
         ".".join(file.parent.relative_to(ROOT).parts)
         for name in ("actors", "learner", "seed", "seed_bench")

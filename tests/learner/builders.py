@@ -23,7 +23,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 NUM_ACTIONS = 4
 
-# Reached only by a hang, which it turns into a failure.
+# A wait takes this long only in a hang, and then fails its test.
 TIMEOUT_S = 60.0
 
 SCREEN = ArraySpec(name="screen", dtype="uint8", shape=(5, 6), minimum=0, maximum=255)

@@ -56,7 +56,7 @@ def _needed_far_away(case: dict[str, float]) -> int:
 def test_bench_refuses_what_it_cannot_measure(
     flags: tuple[str, ...], field: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before it measures anything, naming the field."""
+    """The error names the field, and comes before any measurement."""
     with pytest.raises(SystemExit) as ended:
         cli.main(["bench", *flags])
     assert ended.value.code == 2

@@ -12,6 +12,6 @@ def explode(*_: object) -> None:
 
 
 def run_exploding_trainer(config: RunConfig, run_dir: RunDir, ends: Ends) -> None:
-    """Does what `run_trainer_process` does until the first update."""
+    """Runs as `run_trainer_process` until the first update."""
     VTraceAgent.loss = explode  # type: ignore[method-assign,assignment]
     run_trainer_process(config, run_dir, ends)

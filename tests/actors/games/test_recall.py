@@ -59,7 +59,7 @@ def test_nothing_after_the_first_observation_depends_on_the_cue(seed: int) -> No
 
 
 def test_question_looks_the_same_for_every_cue() -> None:
-    """Up to its noise: the one observation that a policy without memory answers from."""
+    """Only the noise differs, so a policy without memory cannot tell which answer is right."""
     env, seen = Recall(num_cues=K, length=LENGTH), {}
     for seed in range(20):
         cue = cue_in(env.reset(seed=seed)[0])

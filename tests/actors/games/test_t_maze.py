@@ -85,7 +85,7 @@ def test_turn_on_the_last_step_counts() -> None:
 
 
 def test_limit_counts_the_steps_of_one_episode() -> None:
-    """Steps of the last one do not count."""
+    """Steps of the episode before do not count."""
     env = start(UP, time_limit=5)
     walk(env, [LEFT] * 4)
     env.reset()

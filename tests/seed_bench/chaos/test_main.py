@@ -1,4 +1,4 @@
-"""`make chaos` in short."""
+"""`make chaos` in short, and the settings that it refuses."""
 
 from pathlib import Path
 

@@ -19,6 +19,7 @@ from learner.concurrency.pipe_rpc import Caller, serve_calls
 from learner.concurrency.stopping import Stopped
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import LearnerConfig, NetworkConfig, RunConfig
+from learner.config.run_dir import RunDir
 from learner.records import Completed
 from learner.reporting.progress import Progress
 from learner.training.process import main
@@ -55,7 +56,7 @@ def learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learner
     lock = multiprocessing.get_context("spawn").Lock()
     ends = Ends(served_calls, events, read_unrolls, lock, Progress(), Ranks())
     with torch.random.fork_rng(devices=[]):
-        served = in_thread(run_trainer_process, CONFIG, tmp_path / "checkpoints", ends)
+        served = in_thread(run_trainer_process, CONFIG, RunDir(tmp_path), ends)
         told: list[str] = []
         functions = {"finished": lambda: told.append("finished"), "failed": fail}
         in_thread(serve_calls, served_events, functions)
