@@ -8,8 +8,6 @@ of the slot's next unroll:
     unroll 0         0  1  2  3  4
     unroll 1                     4  5  6  7  8
 
-The network's state before row 0 and before row 4 is kept for them. Slots fill
-independently, so any mix of actors may share a batch. An actor that leaves simply
 The network's state before row 0 and before row 4 is kept with them. Slots fill
 independently, so any mix of actors may share a batch. An actor that leaves stops
 appending; `begin` discards its partial unroll when its slot is used again.

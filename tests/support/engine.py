@@ -19,7 +19,6 @@ from tests.support.tools import ROOT
 
 # The longest wait for a container: a start takes seconds, and on a busy machine minutes.
 TIMEOUT_S = 600.0
-# The longest wait for a container: a start takes seconds, and on a busy machine minutes.
 _RESTART_POLL_S = 0.2
 
 
