@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from learner.concurrency.shared_tensors import SharedFile
 from learner.concurrency.stopping import Stopped
 from learner.device.streams import NoStreams, Streams
 
@@ -56,10 +57,13 @@ class PublishedWeights:
 
     def share(self, lock: Lock) -> WeightCopies:
         """Moves the copies to memory that processes share; returns them for `attach`."""
+        file = SharedFile()
         for network in self.copies.networks:
-            network.share_memory()
-        self.copies.versions.share_memory_()
-        self.copies.active.share_memory_()
+            for tensor in (*network.parameters(), *network.buffers()):
+                tensor.data = file.copy(tensor)
+        self.copies = self.copies._replace(
+            versions=file.copy(self.copies.versions), active=file.copy(self.copies.active)
+        )
         self._lock = lock
         return self.copies
 

@@ -8,7 +8,8 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
-from typing import Any
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, ClassVar
 
 from learner.concurrency.stopping import Stopped
 from seed.errors import SeedError
@@ -16,6 +17,20 @@ from seed.errors import SeedError
 
 class OtherProcessError(Exception):
     """An exception of the other process: its traceback, as text."""
+
+
+class CallPickler(ForkingPickler):
+    """Writes what a call or its answer carries. `learner.concurrency.shared_tensors` adds tensors.
+
+    This module is also used where torch must not be imported.
+    """
+
+    reducers: ClassVar[dict[type, Callable[[Any], Any]]] = {}
+    """For each exact type a function that returns what `__reduce__` would."""
+
+    def reducer_override(self, value: Any) -> Any:
+        reducer = self.reducers.get(type(value))
+        return NotImplemented if reducer is None else reducer(value)
 
 
 class Caller:
@@ -35,7 +50,7 @@ class Caller:
         """
         with self._lock:
             try:
-                self._connection.send((name, arguments))
+                self._connection.send_bytes(CallPickler.dumps((name, arguments)))
                 value, error = self._connection.recv()
             except (EOFError, OSError) as broken:
                 raise Stopped from broken
@@ -60,7 +75,7 @@ def serve_calls(connection: Connection, functions: Mapping[str, Callable[..., An
         except BaseException as error:
             answer = (None, portable(error))
         try:
-            connection.send(answer)
+            connection.send_bytes(CallPickler.dumps(answer))
         except OSError:
             return
 

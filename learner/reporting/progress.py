@@ -4,14 +4,29 @@ The inference thread writes this rank's env steps, the trainer writes the rest, 
 reads. Each number has one writer, so no lock is needed.
 """
 
+from typing import Any, Self
+
 import torch
+from torch import Tensor
+
+from learner.concurrency.shared_tensors import SharedFile, place_of, tensor_at
 
 
 class Progress:
     """Totals since the start of the run, restarts included."""
 
     def __init__(self) -> None:
-        self._totals = torch.zeros(3, dtype=torch.int64).share_memory_()
+        self._totals = SharedFile().zeros((3,), torch.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Passes the memory on, not the counts."""
+        return self._attached, (place_of(self._totals) or self._totals,)
+
+    @classmethod
+    def _attached(cls, totals: Any) -> Self:
+        progress = cls.__new__(cls)
+        progress._totals = totals if isinstance(totals, Tensor) else tensor_at(totals)
+        return progress
 
     @property
     def env_steps(self) -> int:

@@ -6,6 +6,8 @@ import multiprocessing
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnContext
+from multiprocessing.synchronize import Lock
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -18,10 +20,24 @@ from learner.training.base import TrainingSetup
 from learner.training.process.main import Ends, SharedMemory, run_trainer_process
 from learner.training.process.unroll_ring import UnrollWriter
 from learner.weights import PublishedWeights
+from seed.errors import ConfigError, expected
 from seed.logs import take_record
 from seed.specs import EnvSpec
 
 _LOG = logging.getLogger(__name__)
+
+
+def _make_lock(context: SpawnContext) -> Lock:
+    """Returns a lock for two processes. The system keeps it in /dev/shm.
+
+    Raises:
+      ConfigError: there is no room in /dev/shm, or it cannot be written.
+    """
+    try:
+        return context.Lock()
+    except OSError as error:
+        wanted = "thread, or a /dev/shm that has room for a lock and can be written"
+        raise ConfigError(expected("train_in", wanted, f"process ({error})")) from error
 
 
 class TrainerProcess:
@@ -30,17 +46,19 @@ class TrainerProcess:
     weights: PublishedWeights
 
     def __init__(self, setup: TrainingSetup) -> None:
-        """Starts the process."""
+        """Starts the process. Raises ConfigError: the system has no lock for two processes."""
         hooks = setup.hooks
         self._on_failure = hooks.on_failure
         self._is_closing = False
         self._last_report: dict[str, float] = {}
+        # Held here, because the process opens this memory only after it has started.
+        self._progress = setup.progress
         # Not forked: this process has threads, and may hold a GPU.
         context = multiprocessing.get_context("spawn")
         calls, served_calls = context.Pipe()
         served_events, events = context.Pipe()
         self._unrolls, read_unrolls = context.Pipe()
-        self._weights_lock = context.Lock()
+        self._weights_lock = _make_lock(context)
         ends = Ends(
             served_calls, events, read_unrolls, self._weights_lock, setup.progress, setup.ranks
         )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from learner.concurrency.shared_tensors import SharedFile
 from learner.concurrency.stopping import Stopped
 from learner.records import Completed, Unrolls, map_tensors, select_unrolls
 
@@ -35,20 +36,17 @@ class UnrollRing(NamedTuple):
 
 def make_unroll_ring(example: Unrolls, *, unroll_length: int, num_places: int) -> UnrollRing:
     """Returns an empty ring for unrolls of rows like `example` [1, 1, ...]."""
-
-    def shared(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        return torch.zeros(shape, dtype=dtype).share_memory_()
-
+    file = SharedFile()
     steps = map_tensors(
-        lambda x: shared((unroll_length + 1, num_places, *x.shape[2:]), x.dtype), example.steps
+        lambda x: file.zeros((unroll_length + 1, num_places, *x.shape[2:]), x.dtype), example.steps
     )
     state = map_tensors(
-        lambda x: shared((num_places, *x.shape[1:]), x.dtype), example.initial_state
+        lambda x: file.zeros((num_places, *x.shape[1:]), x.dtype), example.initial_state
     )
     return UnrollRing(
         Unrolls(steps, state),
-        slots=shared((num_places,), torch.int64),
-        follows=shared((num_places,), torch.bool),
+        slots=file.zeros((num_places,), torch.int64),
+        follows=file.zeros((num_places,), torch.bool),
     )
 
 

@@ -2,7 +2,13 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from learner.training.process.handle import _make_lock
+from seed.errors import ConfigError
 from tests.learner.builders import TIMEOUT_S
 
 LEARNER = """
@@ -35,3 +41,15 @@ def test_learner_that_ends_without_closing_it_does_not_hang() -> None:
     )
     assert done.returncode == 1
     assert done.stderr.endswith("something else went wrong\n")
+
+
+def test_dev_shm_without_room_for_a_lock_is_named() -> None:
+    """Everything else that the two processes share lies outside /dev/shm."""
+
+    def refuse() -> None:
+        raise OSError(28, "No space left on device")
+
+    context: Any = SimpleNamespace(Lock=refuse)
+    wanted = "train_in: expected thread, or a /dev/shm that has room for a lock"
+    with pytest.raises(ConfigError, match=wanted):
+        _make_lock(context)
