@@ -9,12 +9,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from learner.concurrency.priority import SHARED_CORE_NICENESS, let_others_go_first
+from learner.serving.socket_directory import make_socket_directory
 from seed.addresses import address_of_process
 from seed.errors import SeedError
 
@@ -78,8 +78,11 @@ class ActorProcesses:
           token_file: holds the learner's token; None if the learner asks for none.
           ingress_processes: as in the learner's config; the actors are spread over them.
           share_memory: pass steps through memory rather than gRPC, where that is possible.
+
+        Raises:
+          ConfigError: no directory can hold the actors' socket.
         """
-        self._directory = Path(tempfile.mkdtemp(prefix="seed-"))
+        self._directory = make_socket_directory()
         self.address = f"unix:{self._directory / 'learner.sock'}"
         self._log_dir = log_dir or self._directory
         self._flags = {f"actor {i}": tuple(extra_args) for i in range(num_actors)}

@@ -4,10 +4,16 @@ Used by both sides and the health check, when flags are read.
 """
 
 import ipaddress
+import os
+import sys
+import urllib.parse
 
 from seed.errors import ConfigError, expected
 
 MAX_PORT = 65_535
+
+# What the system takes: `sun_path` of sockaddr_un, less its last byte, which is 0.
+MAX_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 
 _UNIX = "unix:"
 
@@ -18,6 +24,9 @@ def check_address(field: str, address: str) -> None:
     gRPC would accept almost any text: it reads "localhost" as port 443.
     """
     if is_unix(address) and len(address) > len(_UNIX):
+        if problem := socket_path_problem(unix_path(address)):
+            wanted = f"unix:PATH, of at most {MAX_SOCKET_PATH_BYTES} bytes and without a comma"
+            raise ConfigError(expected(field, wanted, f"{address!r} ({problem})"))
         return
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > MAX_PORT:
@@ -51,6 +60,25 @@ def is_local(address: str) -> bool:
 def unix_path(address: str) -> str:
     """Returns PATH of a "unix:PATH"."""
     return address.removeprefix(_UNIX)
+
+
+def socket_path_problem(path: str) -> str | None:
+    """Returns why no learner can be reached at the socket file `path`; None if one can."""
+    num_bytes = len(os.fsencode(path))
+    if num_bytes > MAX_SOCKET_PATH_BYTES:
+        return f"it has {num_bytes} bytes, and the system takes {MAX_SOCKET_PATH_BYTES}"
+    if "," in path:
+        return "gRPC takes a comma for the end of an address"
+    if not path.isprintable():
+        return "it has characters that cannot be printed"
+    return None
+
+
+def grpc_target(address: str) -> str:
+    """Returns `address` as gRPC takes it: a path's "%", "?" and "#" mean something else there."""
+    if not is_unix(address):
+        return address
+    return _UNIX + urllib.parse.quote(os.fsencode(unix_path(address)))
 
 
 def split_tcp(address: str) -> tuple[str, int]:

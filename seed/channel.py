@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from seed.addresses import is_unix, split_tcp
+from seed.addresses import grpc_target, is_unix, split_tcp
 from seed.errors import AccessError, expected
 from seed.security import Security, Tls
 
@@ -27,11 +27,11 @@ def connect(
     A unix socket is never encrypted. The token belongs to each call, not to the channel:
     see `Security.metadata`.
     """
-    tls = security.tls
+    tls, target = security.tls, grpc_target(address)
     if tls is None or is_unix(address):
-        return grpc.insecure_channel(address, options)
+        return grpc.insecure_channel(target, options)
     credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.cert)
-    return grpc.secure_channel(address, credentials, options)
+    return grpc.secure_channel(target, credentials, options)
 
 
 def access_problem(address: str, security: Security) -> AccessError | None:

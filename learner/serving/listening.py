@@ -4,12 +4,14 @@
 on the server's event loop.
 """
 
+import os
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import grpc
 
-from seed.addresses import check_address, is_local, is_unix, unix_path
+from seed.addresses import check_address, grpc_target, is_local, is_unix, unix_path
 from seed.errors import ConfigError, expected
 from seed.security import Security
 
@@ -57,14 +59,24 @@ def bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredenti
     if is_unix(address) and _somebody_listens(unix_path(address)):
         # gRPC would replace the socket of a server that still listens there.
         raise ConfigError(expected("listen", "a socket that no server listens on", address))
+    target = grpc_target(address)
     try:
         if credentials is None or is_unix(address):
-            port = server.add_insecure_port(address)
+            port = server.add_insecure_port(target)
         else:
-            port = server.add_secure_port(address, credentials)
+            port = server.add_secure_port(target, credentials)
     except RuntimeError as error:
-        raise ConfigError(expected("listen", "an address that can be bound", address)) from error
+        got = f"{address}{_reason(address)}"
+        raise ConfigError(expected("listen", "an address that can be bound", got)) from error
     return address if is_unix(address) else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _reason(address: str) -> str:
+    """Returns why a socket file cannot be made, in brackets; nothing where that is not known."""
+    directory = Path(unix_path(address)).parent
+    if not is_unix(address) or os.access(directory, os.W_OK | os.X_OK):
+        return ""
+    return f" ({directory}: {'cannot be written' if directory.is_dir() else 'no such directory'})"
 
 
 def _somebody_listens(path: str) -> bool:

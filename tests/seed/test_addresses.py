@@ -3,9 +3,11 @@
 import pytest
 
 from seed.addresses import (
+    MAX_SOCKET_PATH_BYTES,
     address_of_process,
     check_address,
     check_metrics_port,
+    grpc_target,
     is_local,
     split_tcp,
 )
@@ -56,3 +58,33 @@ def test_processes_share_a_port_but_not_a_socket_file() -> None:
     """The first file has the name that a single process would use."""
     assert [address_of_process("h:1", index) for index in range(2)] == ["h:1", "h:1"]
     assert [address_of_process("unix:s", index) for index in range(2)] == ["unix:s", "unix:s-1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/" + MAX_SOCKET_PATH_BYTES * "x", f"it has {MAX_SOCKET_PATH_BYTES + 1} bytes, and the"),
+        ("/tmp/" + 52 * "ü", "it has 109 bytes, and the system takes"),
+        ("/tmp/a,b", "gRPC takes a comma for the end of an address"),
+        ("/tmp/a\nb", "it has characters that cannot be printed"),
+    ],
+)
+def test_socket_paths_that_cannot_work_are_refused(path: str, problem: str) -> None:
+    """Bytes count, not characters; the longest path that works is accepted."""
+    with pytest.raises(ConfigError, match=f"^learner: expected unix:PATH.*{problem}"):
+        check_address("learner", f"unix:{path}")
+    check_address("learner", "unix:/" + (MAX_SOCKET_PATH_BYTES - 1) * "x")
+
+
+@pytest.mark.parametrize(
+    ("address", "target"),
+    [
+        ("unix:/tmp/a b%20?#", "unix:/tmp/a%20b%2520%3F%23"),
+        ("unix:/tmp/ü", "unix:/tmp/%C3%BC"),
+        ("unix:learner.sock", "unix:learner.sock"),
+        ("[::1]:50051", "[::1]:50051"),
+    ],
+)
+def test_grpc_reads_a_path_as_it_is(address: str, target: str) -> None:
+    """gRPC decodes a path as a URL's; an address of TCP stays as it is."""
+    assert grpc_target(address) == target

@@ -4,6 +4,7 @@ Each process has a supervisor: a thread that reads the process's steps and notic
 the process was killed, the thread starts another. Two more threads answer its calls.
 """
 
+import itertools
 import logging
 import multiprocessing
 import sys
@@ -24,7 +25,7 @@ from learner.serving.ingress.main import Ends, Settings, run_ingress_process
 from learner.serving.ingress.ports import HeldAddress
 from learner.serving.reception import Reception
 from learner.serving.session import Timeouts
-from seed.addresses import address_of_process
+from seed.addresses import address_of_process, check_address
 from seed.errors import ConfigError, SeedError, expected
 from seed.logs import take_record
 from seed.security import PLAIN_TEXT, Security
@@ -84,8 +85,13 @@ class IngressProcesses:
         """
         for address in self._addresses:
             self._held.append(HeldAddress(address))
-        for index in range(self._num_processes):
-            addresses = tuple(address_of_process(held.address, index) for held in self._held)
+        places = [
+            tuple(address_of_process(held.address, index) for held in self._held)
+            for index in range(self._num_processes)
+        ]
+        for address in itertools.chain(*places):
+            check_address("listen", address)  # its number may have made a path too long
+        for index, addresses in enumerate(places):
             settings = Settings(addresses, self._security, self._timeouts, self._reception.limits)
             self._supervisors.append(
                 _Supervisor(index, settings, self._reception, self._on_failure)

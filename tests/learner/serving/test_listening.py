@@ -9,6 +9,7 @@ from learner.reporting.metrics import Metrics
 from learner.serving.factory import Server, make_server
 from learner.serving.listening import check_listen_addresses
 from learner.serving.reception import Reception
+from seed.addresses import MAX_SOCKET_PATH_BYTES
 from seed.errors import ConfigError
 from seed.pb import inference_pb2 as pb
 from seed.security import Security
@@ -89,6 +90,41 @@ def test_address_that_cannot_be_bound_is_refused(tmp_path: Path, ingress_process
         with pytest.raises(ConfigError, match="^listen: expected an address that can be bound"):
             server.start()
         server.close()
+
+
+@pytest.mark.parametrize("name", ["a b", "100%", "a%20b", "why?", "#1", "café", "~", "[x]"])
+def test_any_name_of_a_socket_works(tmp_path: Path, name: str) -> None:
+    """gRPC takes a path for a part of a URL, in which some characters mean something else."""
+    (tmp_path / name).mkdir()
+    address = f"unix:{tmp_path / name / 'sock'}"
+    server = server_at(address)
+    assert server.start() == [address]
+    actor = FakeActor(address)
+    actor.say_hello(1)
+    actor.close()
+    server.close()
+
+
+def test_directory_that_is_missing_is_named(tmp_path: Path) -> None:
+    """The error says which directory it is."""
+    server = server_at(f"unix:{tmp_path / 'missing' / 'sock'}")
+    wanted = "listen: expected an address that can be bound, got .*missing: no such directory"
+    with pytest.raises(ConfigError, match=wanted):
+        server.start()
+    server.close()
+
+
+def test_path_that_the_number_of_a_process_makes_too_long_is_refused(tmp_path: Path) -> None:
+    """The first of two processes could listen, and the second could not."""
+    length = MAX_SOCKET_PATH_BYTES - len(str(tmp_path)) - 2
+    if length < 1:
+        pytest.skip("the directory of this test has too long a name")
+    server = server_at(f"unix:{tmp_path / ('x' * length)}x", ingress_processes=2)
+    with pytest.raises(
+        ConfigError, match="listen: expected unix:PATH.*it has 109 bytes, and the system takes 107"
+    ):
+        server.start()
+    server.close()
 
 
 LOCAL = ("127.0.0.1:0", "localhost:50051", "[::1]:50051", "unix:/tmp/s")
