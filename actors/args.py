@@ -55,6 +55,9 @@ class ActorArgs:
     exit_with_parent: int | None = None
     """Id of the process that starts this actor. The actor ends when that process ends, also by
     kill -9."""
+    first_step_fd: int | None = None
+    """Descriptor of a pipe of the process that starts this actor. The actor writes a byte to it
+    after its first step."""
     metrics_port: int | None = None
     """Serve this actor's counters to Prometheus at http://<metrics-host>:<port>/metrics.
     0: any free port. None: serve no counters."""

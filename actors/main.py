@@ -4,23 +4,20 @@ Runs in the main thread of an actor process. Leaves connecting and stepping to `
 """
 
 import logging
-import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Sequence
 
 import tyro
 
 from actors.args import ActorArgs
+from actors.parent import end_with
 from actors.session import ActorSession
 from seed.allocator import keep_freed_memory
 from seed.errors import EnvironmentFailedError, SeedError
 from seed.logs import json_log
-
-_PARENT_POLL_S = 1.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -62,23 +59,9 @@ def _run_logging_json(args: ActorArgs) -> int:
 def run(args: ActorArgs, stop: threading.Event) -> None:
     """Steps environments until `stop` is set; raises SeedError when it cannot go on."""
     if args.exit_with_parent is not None:
-        _watch_parent(args.exit_with_parent)
+        end_with(args.exit_with_parent)
     session = ActorSession(args)
     try:
         session.run(stop)
     finally:
         session.close()
-
-
-def _watch_parent(parent: int) -> None:
-    """Sends this process SIGTERM once the process `parent` has ended, also by kill -9.
-
-    `parent` is given by its id, because it may end before this process can ask for it.
-    """
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_POLL_S)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

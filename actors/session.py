@@ -17,8 +17,9 @@ from actors.args import ActorArgs
 from actors.client import LONGEST_WAIT_S, PolicyStream, fetch_task, open_channel
 from actors.envs import decode_settings, make_group, make_video_group
 from actors.group import EnvGroup
-from actors.loop import run_loop
+from actors.loop import PolicyConnection, run_loop
 from actors.metrics import ActorMetrics, CountedConnection
+from actors.parent import FirstStepTold
 from seed.channel import access_problem
 from seed.env_config import EnvConfig
 from seed.errors import LearnerUnavailableError
@@ -128,7 +129,9 @@ class ActorSession:
             self._delays_s = backoff_delays_s(args.max_backoff_s)
             self._run_loop(stream, stop)
 
-    def _run_loop(self, stream: PolicyStream, stop: threading.Event) -> None:
+    def _run_loop(self, stream: PolicyConnection, stop: threading.Event) -> None:
+        if self._args.first_step_fd is not None:
+            stream = FirstStepTold(stream, self._args.first_step_fd)
         if self._metrics is None:
             run_loop(self._groups, stream, stop)
             return

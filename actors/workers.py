@@ -9,6 +9,7 @@ import functools
 import itertools
 import logging
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -23,6 +24,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 
 from actors.client import LONGEST_WAIT_S
+from actors.parent import when_ended
 from actors.vectorisation import SyncVectorEnv
 from seed.errors import EnvironmentFailedError, SeedError, require
 from seed.logs import forward_log, take_record
@@ -196,6 +198,7 @@ def _serve(pipe: Connection, make_envs: Callable[[], SyncVectorEnv]) -> None:
     # Not SIG_IGN: a simulator that an environment starts would inherit that.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    _end_with_actor()
     sending = threading.Lock()
 
     def send(message: Any) -> None:
@@ -212,6 +215,18 @@ def _serve(pipe: Connection, make_envs: Callable[[], SyncVectorEnv]) -> None:
     except Exception as error:
         with contextlib.suppress(OSError):  # the actor may have gone
             send(_portable_error(error))
+
+
+def _end_with_actor() -> None:
+    """Ends this process some time after its actor, even if an environment hangs then."""
+
+    def end() -> None:
+        time.sleep(_CLOSE_GRACE_S)  # mostly `_next_call` has returned None before
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    actor = multiprocessing.parent_process()
+    assert actor is not None and actor.pid is not None, "this is a process of its own"
+    when_ended(actor.pid, end)
 
 
 def _next_call(pipe: Connection) -> tuple[str, dict[str, Any]] | None:

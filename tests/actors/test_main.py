@@ -84,6 +84,18 @@ def test_workers_end_with_their_actor(address: str, signal_number: int) -> None:
     assert "Traceback" not in stderr
 
 
+def test_workers_that_hang_end_with_their_actor(address: str) -> None:
+    """Their environments are given a few seconds to close."""
+    hangs = FakeLearner("tests.support.rough_envs:rough/Hangs-v0")
+    with serving(hangs, address):
+        process = _start(address, "--env-workers", "2")
+        assert process.stderr is not None
+        while "the step hangs" not in process.stderr.readline():
+            pass
+        process.kill()
+        process.communicate(timeout=_TIMEOUT_S)
+
+
 def test_actor_ends_with_its_parent_if_told_to(address: str) -> None:
     """An actor whose parent is killed with SIGKILL ends by itself."""
     start = (

@@ -20,8 +20,12 @@ class FakeProcess:
     started: list["FakeProcess"]
     niceness = 0
 
-    def __init__(self, command: list[str], *, stderr: IO[bytes], **_: object) -> None:
-        self.flags = command[command.index("actors") + 1 :]
+    def __init__(
+        self, command: list[str], *, stderr: IO[bytes], pass_fds: tuple[int], **_: object
+    ) -> None:
+        *self.flags, name, descriptor = command[command.index("actors") + 1 :]
+        assert (name, descriptor) == ("--first-step-fd", str(pass_fds[0]))
+        self._first_step = os.dup(pass_fds[0])
         self.log = Path(stderr.name)
         self.code: int | None = None
         self.is_deaf = False
@@ -31,6 +35,10 @@ class FakeProcess:
 
     def poll(self) -> int | None:
         return self.code
+
+    def step(self) -> None:
+        """Tells of the first step."""
+        os.write(self._first_step, b"1")
 
     def terminate(self) -> None:
         if not self.is_deaf:
@@ -57,7 +65,37 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeProcess]]:
     FakeProcess.started = []
     monkeypatch.setattr("learner.local_actors.subprocess.Popen", FakeProcess)
     monkeypatch.setattr("learner.local_actors.let_others_go_first", make_nice)
+    ended_groups.clear()
+    monkeypatch.setattr("learner.local_actors.end_group", ended_groups.append)
     yield FakeProcess.started
+
+
+# The groups whose rest was killed.
+ended_groups: list[int] = []
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The clock of `lone`."""
+    return Clock()
+
+
+@pytest.fixture
+def lone(tmp_path: Path, clock: Clock) -> Iterator[ActorProcesses]:
+    """One actor, started."""
+    actors = ActorProcesses(1, log_dir=tmp_path, now=clock)
+    actors.start()
+    yield actors
+    actors.close()
 
 
 @pytest.fixture
@@ -138,6 +176,7 @@ def test_killed_actor_is_replaced_by_one_with_the_same_flags(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The new actor goes on in the same log, and the others stay."""
+    started[killed].step()
     started[killed].code = -9
     with caplog.at_level(logging.INFO):
         actors.check()
@@ -146,9 +185,114 @@ def test_killed_actor_is_replaced_by_one_with_the_same_flags(
     assert started[3].flags == started[killed].flags
     assert started[3].log == started[killed].log
     assert caplog.messages == [
-        f"local {name} was killed by signal 9; starting another",
+        f"local {name} was killed by signal 9 (SIGKILL), perhaps the system ran out of memory; "
+        "starting another",
         f"local {name} is process 3",
     ]
+
+
+def test_actor_killed_before_its_first_step_waits_longer_each_time_and_is_given_up(
+    lone: ActorProcesses,
+    clock: Clock,
+    started: list[FakeProcess],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An environment that dies by a signal at once would die for ever."""
+    for number, delay_s in enumerate((0.5, 1, 2, 4)):
+        started[-1].code = -6
+        lone.check()
+        clock.seconds += delay_s - 0.1
+        lone.check()
+        assert len(started) == number + 1
+        clock.seconds += 0.2
+        lone.check()
+        assert len(started) == number + 2
+    warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings[-1] == (
+        "local actor 0 was killed by signal 6 (SIGABRT), native code gave up; starting another in "
+        "4 s"
+    )
+    started[-1].log.write_text("Fatal Python error: Aborted")
+    started[-1].code = -6
+    with pytest.raises(SeedError) as caught:
+        lone.check()
+    first, last = str(caught.value).splitlines()
+    assert first.startswith("local actor 0 was killed 5 times in a row before its first step, at")
+    assert "by signal 6 (SIGABRT), native code gave up. The end of" in first
+    assert last == "Fatal Python error: Aborted"
+
+
+def test_actor_that_works_may_be_killed_often(
+    lone: ActorProcesses, clock: Clock, started: list[FakeProcess]
+) -> None:
+    """Each time it has made steps for a while, and another starts at once."""
+    for _ in range(50):
+        clock.seconds += 61
+        started[-1].step()
+        started[-1].code = -9
+        lone.check()
+    assert len(started) == 51
+
+
+def test_step_makes_up_for_deaths_before_it(
+    lone: ActorProcesses, clock: Clock, started: list[FakeProcess]
+) -> None:
+    """Only deaths in a row count."""
+    for _ in range(3):
+        for _ in range(4):
+            started[-1].code = -9
+            lone.check()
+            clock.seconds += 10
+            lone.check()
+        clock.seconds += 61
+        started[-1].step()
+        started[-1].code = -9
+        lone.check()
+    assert len(started) == 1 + 3 * 5
+
+
+def test_actor_killed_again_and_again_after_a_few_steps_is_given_up(
+    lone: ActorProcesses, clock: Clock, started: list[FakeProcess]
+) -> None:
+    """A few are replaced at once; later the actor waits up to half a minute."""
+    waits = []
+    with pytest.raises(SeedError, match="was killed 20 times in a row within 60 s of its start"):
+        while True:
+            died_at, before = clock.seconds, len(started)
+            started[-1].step()
+            started[-1].code = -11
+            lone.check()
+            while len(started) == before:
+                clock.seconds += 0.25
+                lone.check()
+            waits.append(clock.seconds - died_at)
+    assert waits[:7] == [0, 0, 0, 0.5, 1, 2, 4]
+    assert waits[-1] == max(waits) == 30
+    assert len(waits) == 19
+
+
+def test_what_a_killed_actor_leaves_is_killed_before_the_next_starts(
+    lone: ActorProcesses, clock: Clock, started: list[FakeProcess]
+) -> None:
+    """Workers and simulators would hold memory and cores; at the end the last ones' are killed."""
+    started[0].code = -9
+    lone.check()
+    assert ended_groups == [started[0].pid]
+    assert len(started) == 1
+    clock.seconds += 1
+    lone.check()
+    lone.close()
+    assert ended_groups == [process.pid for process in started]
+
+
+def test_close_while_an_actor_waits_to_be_replaced_starts_no_other(
+    lone: ActorProcesses, started: list[FakeProcess]
+) -> None:
+    """The run may end in that time."""
+    started[0].code = -9
+    lone.check()
+    lone.close()
+    assert len(started) == 1
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -174,6 +318,7 @@ def test_close_ends_every_actor(actors: ActorProcesses, started: list[FakeProces
     actors.close()
     assert [process.code for process in started] == [0, -9, 0]
     assert all(process.is_reaped for process in started)
+    assert ended_groups == [process.pid for process in started]
     assert not Path(actors.address.removeprefix("unix:")).parent.exists()
 
 
