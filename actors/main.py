@@ -18,6 +18,7 @@ from actors.session import ActorSession
 from seed.allocator import keep_freed_memory
 from seed.errors import EnvironmentFailedError, SeedError
 from seed.logs import json_log
+from seed.stdout import write_whole_lines
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     keep_freed_memory()
+    write_whole_lines()
     try:
         args = tyro.cli(ActorArgs, prog="seed actor", args=argv)
         if args.log_format == "json":

@@ -28,6 +28,7 @@ from actors.parent import when_ended
 from actors.vectorisation import SyncVectorEnv
 from seed.errors import EnvironmentFailedError, SeedError, require
 from seed.logs import forward_log, take_record
+from seed.stdout import write_whole_lines
 
 # Seconds in which all workers must end a step, close their environments and exit.
 _CLOSE_GRACE_S = 5.0
@@ -198,6 +199,7 @@ def _serve(pipe: Connection, make_envs: Callable[[], SyncVectorEnv]) -> None:
     # Not SIG_IGN: a simulator that an environment starts would inherit that.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    write_whole_lines()
     _end_with_actor()
     sending = threading.Lock()
 

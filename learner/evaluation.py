@@ -4,7 +4,6 @@ The same server, batcher and inference as in training serve one local evaluation
 actor. Runs in the main thread of `seed eval`.
 """
 
-import json
 import statistics
 import sys
 import threading
@@ -33,6 +32,7 @@ from learner.weights import PublishedWeights
 from seed.pb import inference_pb2 as pb
 from seed.serialization import structure
 from seed.specs import EnvSpec
+from seed.stdout import print_json
 from seed.wire import Episode
 
 _TICK_S = 0.5
@@ -194,7 +194,7 @@ def _print_results(args: EvalArgs, checkpoint: Checkpoint, episodes: list[Episod
         "returns": returns,
     }
     if args.json:
-        print(json.dumps(results))
+        print_json(results)
         return
     table = Table(title=f"{len(episodes)} greedy games, checkpoint {checkpoint.path}")
     for column in ("return mean", "std", "min", "max", "length mean"):

@@ -79,7 +79,8 @@ class LocalActors(Protocol):
 class ActorProcesses:
     """Training and evaluation actors, restarted if they are killed, from `start` to `close`.
 
-    Their logs go to files of their own, not to the learner's terminal.
+    Their logs, and what environments print, go to files of their own, not to the learner's
+    terminal.
     """
 
     def __init__(
@@ -209,6 +210,7 @@ class _Actor:
             self._process = subprocess.Popen(
                 [*self._command, "--first-step-fd", str(tell)],
                 stdin=subprocess.DEVNULL,
+                stdout=log,
                 stderr=log,
                 process_group=0,
                 pass_fds=(tell,),

@@ -6,7 +6,6 @@ whether local actors are started beside it.
 
 import contextlib
 import functools
-import json
 import logging
 import os
 import sys
@@ -34,6 +33,7 @@ from learner.training.ranks import Ranks
 from seed.errors import ConfigError, SeedError, expected
 from seed.logs import json_log
 from seed.security import Security, load_security
+from seed.stdout import print_json
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
         traceback.print_exception(error)
         return 1
     if args.json and not place.rank:
-        print(json.dumps(final | {"run_dir": os.fspath(_run_dir(args).path)}))
+        print_json({**final, "run_dir": os.fspath(_run_dir(args).path)})
     elif not place.rank:
         print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
     return 0

@@ -8,9 +8,11 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from seed import quiet_grpc  # noqa: F401 (before anything imports gRPC)
 from seed.errors import ConfigError, SeedError
+from seed.stdout import stdout_to_stderr
 
 Command = Callable[[Sequence[str]], int]
 
@@ -28,10 +30,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     _, command = COMMANDS[name]
     _search_current_folder()
     try:
-        return command(rest)
+        with _stdout_for(rest):
+            return command(rest)
     except SeedError as error:
         print(f"seed {name}: {error}", file=sys.stderr)
         return 1
+
+
+def _stdout_for(argv: Sequence[str]) -> AbstractContextManager[None]:
+    """With --json: keeps off stdout what the modules of users, and their libraries, print."""
+    is_json = "--json" in argv and not {"-h", "--help"} & set(argv)
+    return stdout_to_stderr() if is_json else nullcontext()
 
 
 def _search_current_folder() -> None:

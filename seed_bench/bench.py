@@ -6,7 +6,6 @@ rates the system, not the machine.
 """
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import tyro
 
 from seed.errors import require
 from seed.provenance import evidence_header, num_cores
+from seed.stdout import print_json
 from seed_bench.bench_case import (
     CASES,
     DEFAULT_CASES,
@@ -83,7 +83,10 @@ def main(argv: Sequence[str]) -> int:
         results[case] = measure_case(
             case, rounds=args.rounds, seconds=args.seconds, part_seconds=args.part_seconds
         )
-    print(json.dumps(results) if args.json else render(results))
+    if args.json:
+        print_json(results)
+    else:
+        print(render(results))
     return 0
 
 

@@ -6,7 +6,6 @@ points, so that they can be compared.
 """
 
 import dataclasses
-import json
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import tyro
 
 from seed.errors import require
 from seed.provenance import evidence_header, num_cores
+from seed.stdout import print_json
 from seed_bench.in_flight import advice
 from seed_bench.processes import flags_of, run_module
 
@@ -102,7 +102,10 @@ def main(argv: Sequence[str]) -> int:
             print(f"load: {name}, {num_envs} environments", file=sys.stderr)
             points.append(measure_point(SERIES[name], num_envs, args.seconds))
         results[name] = points
-    print(json.dumps(results, indent=2) if args.json else render(results))
+    if args.json:
+        print_json(results, indent=2)
+    else:
+        print(render(results))
     return 0
 
 

@@ -21,8 +21,15 @@ class FakeProcess:
     niceness = 0
 
     def __init__(
-        self, command: list[str], *, stderr: IO[bytes], pass_fds: tuple[int], **_: object
+        self,
+        command: list[str],
+        *,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        pass_fds: tuple[int],
+        **_: object,
     ) -> None:
+        assert stdout is stderr, "what an environment prints is in its actor's log"
         *self.flags, name, descriptor = command[command.index("actors") + 1 :]
         assert (name, descriptor) == ("--first-step-fd", str(pass_fds[0]))
         self._first_step = os.dup(pass_fds[0])

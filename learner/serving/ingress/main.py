@@ -21,6 +21,7 @@ from seed.allocator import keep_freed_memory
 from seed.errors import SeedError
 from seed.logs import forward_log
 from seed.security import Security
+from seed.stdout import log_stdout
 
 
 class Settings(NamedTuple):
@@ -52,6 +53,7 @@ def run_ingress_process(settings: Settings, ends: Ends) -> None:
     keep_freed_memory()
     calls, admissions = OrderedCaller(ends.calls), Caller(ends.admissions)
     forward_log(lambda record: calls.tell("log", record))
+    log_stdout()
 
     def make_backend() -> RemoteBackend:
         calls.tell("watch_server", threading.get_native_id())

@@ -29,6 +29,7 @@ from learner.training.ranks import Ranks
 from learner.weights import WeightCopies
 from seed.logs import forward_log
 from seed.specs import EnvSpec
+from seed.stdout import log_stdout
 
 # Unrolls under way between the processes: enough to hide their copying, few compared with the
 # lag that the queue behind the ring allows.
@@ -82,6 +83,7 @@ class _Training:
         self._events = Caller(ends.events)
         self._metrics = Metrics()
         forward_log(lambda record: self._tell("log", record))
+        log_stdout()
         learner = config.learner
         self._device = set_up_torch(
             "cpu", torch_threads=learner.torch_threads, train_threads=learner.train_threads

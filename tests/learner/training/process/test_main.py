@@ -50,6 +50,7 @@ def learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learner
     """A trainer that serves calls until the test has ended."""
     monkeypatch.setattr(main.signal, "signal", lambda *_: None)
     monkeypatch.setattr(main, "forward_log", lambda _: None)
+    monkeypatch.setattr(main, "log_stdout", lambda: None)
     calls, served_calls = multiprocessing.Pipe()
     served_events, events = multiprocessing.Pipe()
     unrolls, read_unrolls = multiprocessing.Pipe()
