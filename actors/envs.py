@@ -19,6 +19,7 @@ from gymnasium.vector import VectorEnv
 
 from actors.atari import make_atari, make_rendered_atari
 from actors.group import EnvGroup
+from actors.growing import GrowingVectorEnv
 from actors.vectorisation import SyncVectorEnv
 from actors.video import RecordFirstEpisode
 from actors.workers import WorkerVectorEnv
@@ -46,10 +47,19 @@ def make_group(
     num_threads: int = 1,
     num_workers: int = 0,
 ) -> EnvGroup:
-    """Returns the `index`-th group of an actor, with its own seed from `base_seed`."""
-    vector_env = make_vector_env(
-        config, num_envs=num_envs, num_threads=num_threads, num_workers=num_workers
-    )
+    """Returns the `index`-th group of an actor, with its own seed from `base_seed`.
+
+    Games of "ALE/*" take .2 to .4 s each to make and to seed. So their group has only a few
+    of them at first, and makes the others while it steps.
+    """
+
+    def make_part(size: int) -> VectorEnv:
+        return make_vector_env(
+            config, num_envs=size, num_threads=num_threads, num_workers=num_workers
+        )
+
+    whole = make_part if not config.is_atari else functools.partial(GrowingVectorEnv, make_part)
+    vector_env = whole(num_envs)
     return EnvGroup(vector_env, index=index, rng_seed=_group_seed(base_seed, index))
 
 

@@ -33,6 +33,9 @@ class EnvGroup:
     terminals) says in `info["is_first"]`, bool [E], which rows followed a reset.
     Only the first row of the next game shows that a game is over. So the statistics
     travel with that row (t+2), and span all lives of the game.
+
+    Environments that are still being made say in `info["is_waiting"]`, bool [E], which rows
+    they do not fill yet: see `GrowingVectorEnv`. These rows are first rows as well.
     """
 
     def __init__(self, vector_env: VectorEnv, *, index: int, rng_seed: int) -> None:
@@ -41,6 +44,8 @@ class EnvGroup:
             raise SpecError(expected("autoreset_mode", AutoresetMode.NEXT_STEP, mode))
         self._env = vector_env
         self._index = index
+        self.rng_seed = rng_seed
+        """Seed of the first environment in the first reset; the others follow by one each."""
         # Seeds only the first reset: in ALE a seeded one takes 20 times as long as another.
         self._reset_seed: int | None = rng_seed
         self._adapter = SpaceAdapter(
@@ -53,6 +58,11 @@ class EnvGroup:
     @property
     def num_envs(self) -> int:
         return self._env.num_envs
+
+    @property
+    def num_ready(self) -> int:
+        """Environments that are made and reset; the others are to come."""
+        return getattr(self._env, "num_ready", self.num_envs)
 
     @property
     def spec(self) -> EnvSpec:
@@ -88,8 +98,10 @@ class EnvGroup:
         )
         done = terminated | truncated
         is_first = info.get("is_first", self._was_done)
-        rewards = np.where(is_first, 0, rewards)
         over = is_first if "is_first" in info else done
+        if "is_waiting" in info:
+            is_first = is_first | info["is_waiting"]
+        rewards = np.where(is_first, 0, rewards)
         self._was_done = done
         return EnvOutputs(
             group=self._index,
