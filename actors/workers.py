@@ -26,6 +26,7 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from actors.client import LONGEST_WAIT_S
 from actors.parent import when_ended
 from actors.vectorisation import SyncVectorEnv
+from seed import interrupts
 from seed.errors import EnvironmentFailedError, SeedError, require
 from seed.logs import forward_log, take_record
 from seed.stdout import write_whole_lines
@@ -144,7 +145,8 @@ class _Worker:
         self._process = context.Process(
             target=_serve, args=(far_end, make_envs), name=name, daemon=True
         )
-        self._process.start()
+        with interrupts.kept_from_children():
+            self._process.start()
         # The worker's copy is then the only one, so that the pipe ends with the worker.
         far_end.close()
 
@@ -201,6 +203,7 @@ def _serve(pipe: Connection, make_envs: Callable[[], SyncVectorEnv]) -> None:
         signal.signal(number, lambda *_: None)
     write_whole_lines()
     _end_with_actor()
+    interrupts.let_through()
     sending = threading.Lock()
 
     def send(message: Any) -> None:

@@ -5,4 +5,5 @@ import sys
 from seed.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main(["learner", *sys.argv[1:]]))
+    sys.argv.insert(1, "learner")
+    sys.exit(main())

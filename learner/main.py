@@ -66,8 +66,14 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     if args.json and not place.rank:
         print_json({**final, "run_dir": os.fspath(_run_dir(args).path)})
     elif not place.rank:
-        print(f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}")
+        print(_last_words(args))
     return 0
+
+
+def _last_words(args: LearnerArgs) -> str:
+    if not was_ever_saved(_run_dir(args).checkpoints):
+        return "stopped before the first env step; nothing is saved"
+    return f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}"
 
 
 def _name_of(place: Place) -> str:
@@ -236,10 +242,11 @@ def _serve(
     stop: StopRequest,
 ) -> None:
     """Reports and checks the actors until the learner has finished."""
-    if actors is not None:
+    if actors is not None and not stop.requested:
+        _LOG.info("starting local actors of %d environments", learner.config.actor.num_envs)
         actors.start()
     reported_at = time.monotonic()
-    while not learner.finished.wait(_TICK_S):
+    while not learner.finished.wait(0 if stop.requested else _TICK_S):
         if stop.requested:
             _LOG.info("stopping: saving a checkpoint")
             return

@@ -10,16 +10,38 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
-from seed import quiet_grpc  # noqa: F401 (before anything imports gRPC)
-from seed.errors import ConfigError, SeedError
+from seed import (
+    interrupts,
+    quiet_grpc,  # noqa: F401 (before anything imports gRPC)
+)
 from seed.stdout import stdout_to_stderr
 
 Command = Callable[[Sequence[str]], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs `seed <command> ...`; returns the exit code."""
-    argv = sys.argv[1:] if argv is None else argv
+    """Runs `seed <command> ...`; returns the exit code.
+
+    Args:
+      argv: the command and its flags. None: those of this process, in which Ctrl-C then prints
+        one line at any moment.
+    """
+    if argv is not None:
+        return _run(argv)
+    argv = sys.argv[1:]
+    program = " ".join(["seed", *argv[:1]])
+    interrupts.end_at_once(program)
+    try:
+        return _run(argv)
+    except KeyboardInterrupt:
+        return interrupts.report(program)
+    finally:
+        interrupts.ignore()
+
+
+def _run(argv: Sequence[str]) -> int:
+    from seed.errors import SeedError  # imports gRPC, which takes a while
+
     if not argv or argv[0] in ("-h", "--help"):
         print(_help())
         return 0 if argv else 2
@@ -54,8 +76,16 @@ def _search_current_folder() -> None:
 
 
 def _require_extra(extra: str, module: str) -> None:
+    from seed.errors import ConfigError
+
     if importlib.util.find_spec(module) is None:
         raise ConfigError(f"{module} is not installed: pip install 'seed-rl[{extra}]'")
+
+
+def _announce(preset: str, log_format: str) -> None:
+    """Says at once that the run starts: torch takes seconds to load."""
+    if log_format == "text":
+        print(f"starting {preset}: loading torch", file=sys.stderr, flush=True)
 
 
 def _train(argv: Sequence[str]) -> int:
@@ -63,6 +93,7 @@ def _train(argv: Sequence[str]) -> int:
     from learner.local_actors import ActorProcesses
 
     preset, args = parse_preset(TrainArgs, "train", argv)
+    _announce(preset, args.log_format)
     _require_extra("learner", "torch")
     _require_extra("actor", "gymnasium")
     from learner.main import run_learner
@@ -83,6 +114,7 @@ def _learner(argv: Sequence[str]) -> int:
     from learner.config.args import LearnerArgs, parse_preset
 
     preset, args = parse_preset(LearnerArgs, "learner", argv)
+    _announce(preset, args.log_format)
     _require_extra("learner", "torch")
     from learner.main import run_learner
 
@@ -122,6 +154,7 @@ def _bench(argv: Sequence[str]) -> int:
 
     _require_extra("learner", "torch")
     _require_extra("actor", "gymnasium")
+    interrupts.raise_again()
     return bench_main(argv)
 
 
@@ -130,6 +163,7 @@ def _load(argv: Sequence[str]) -> int:
 
     _require_extra("learner", "torch")
     _require_extra("actor", "gymnasium")
+    interrupts.raise_again()
     return load_main(argv)
 
 

@@ -41,10 +41,19 @@ def test_complete_run_exits_0_and_says_where_it_is_saved(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With --json stdout holds the final report as one object, and nothing else."""
+    monkeypatch.setattr(main, "was_ever_saved", lambda directory: True)
     assert run_to(monkeypatch, FINAL) == 0
     assert "saved in runs/x" in capsys.readouterr().out
     assert run_to(monkeypatch, FINAL, json=True) == 0
     assert json.loads(capsys.readouterr().out) == FINAL | {"run_dir": "runs/x"}
+
+
+def test_run_that_is_stopped_before_its_first_checkpoint_does_not_say_that_it_is_saved(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C while environments are still being made leaves nothing for seed eval."""
+    assert run_to(monkeypatch, FINAL) == 0
+    assert capsys.readouterr().out == "stopped before the first env step; nothing is saved\n"
 
 
 def test_only_the_first_of_several_learners_prints(

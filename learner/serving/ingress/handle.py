@@ -25,6 +25,7 @@ from learner.serving.ingress.main import Ends, Settings, run_ingress_process
 from learner.serving.ingress.ports import HeldAddress
 from learner.serving.reception import Reception
 from learner.serving.session import Timeouts
+from seed import interrupts
 from seed.addresses import address_of_process, check_address
 from seed.errors import ConfigError, SeedError, expected
 from seed.logs import take_record
@@ -204,7 +205,8 @@ class _Process:
         self._process = context.Process(
             target=run_ingress_process, args=(settings, ends), name=name, daemon=True
         )
-        self._process.start()
+        with interrupts.kept_from_children():
+            self._process.start()
         self._metrics = reception.metrics
         _LOG.info("%s is process %d", name, self.pid)
         for connection in ends:

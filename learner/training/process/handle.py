@@ -20,6 +20,7 @@ from learner.training.base import TrainingSetup
 from learner.training.process.main import Ends, SharedMemory, run_trainer_process
 from learner.training.process.unroll_ring import UnrollWriter
 from learner.weights import PublishedWeights
+from seed import interrupts
 from seed.errors import ConfigError, expected
 from seed.logs import take_record
 from seed.specs import EnvSpec
@@ -68,7 +69,8 @@ class TrainerProcess:
             name="trainer",
             daemon=True,
         )
-        self._process.start()
+        with interrupts.kept_from_children():
+            self._process.start()
         _LOG.info("trainer is process %d", self._process.pid)
         for connection in (served_calls, events, read_unrolls):
             connection.close()  # else the pipes would stay open when the process ends
