@@ -19,14 +19,8 @@ import numpy as np
 
 from actors.shared_steps import SharedSteps, open_shared
 from seed.channel import connect
-from seed.errors import (
-    IncompatibleError,
-    LearnerUnavailableError,
-    SeedError,
-    WireError,
-    error_from_status,
-    expected,
-)
+from seed.errors import IncompatibleError, LearnerUnavailableError, SeedError, WireError, expected
+from seed.grpc_status import error_from_status
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
 from seed.security import PLAIN_TEXT, Security

@@ -1,4 +1,4 @@
-"""Every error a user can cause, and its translation: to an exit code, to and from gRPC status.
+"""Every error that a user can cause, and the exit code of a command that it ends.
 
     SeedError
     |-- ConfigError            a flag, file or environment setting that cannot work
@@ -12,15 +12,13 @@
     |-- CheckpointError        a checkpoint that is missing, torn or of another run
     `-- EnvironmentFailedError an environment that keeps raising
 
-Only `status_of` and `error_from_status` know gRPC; everything else raises and
-catches these classes. Messages read "<field>: expected ..., got ...".
+Everything raises and catches these classes; only `seed.grpc_status` knows gRPC's. Messages
+read "<field>: expected ..., got ...".
 """
 
 import functools
 import sys
 from collections.abc import Callable, Sequence
-
-import grpc
 
 
 class SeedError(Exception):
@@ -96,49 +94,3 @@ def exits_on_error(program: str) -> Callable[[Main], Main]:
         return run
 
     return decorate
-
-
-_STATUS_OF: dict[type[SeedError], grpc.StatusCode] = {
-    WireError: grpc.StatusCode.INVALID_ARGUMENT,
-    SpecError: grpc.StatusCode.INVALID_ARGUMENT,
-    ConfigError: grpc.StatusCode.INVALID_ARGUMENT,
-    IncompatibleError: grpc.StatusCode.FAILED_PRECONDITION,
-    AccessError: grpc.StatusCode.UNAUTHENTICATED,
-    SilenceError: grpc.StatusCode.DEADLINE_EXCEEDED,
-    LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
-}
-
-# Errors after which an actor can only retry: the learner is away, overloaded or restarting.
-_TRANSIENT = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.ABORTED,
-        grpc.StatusCode.INTERNAL,
-        grpc.StatusCode.UNKNOWN,
-    }
-)
-
-
-def status_of(error: SeedError) -> grpc.StatusCode:
-    """Returns the gRPC status that carries `error` to the other side."""
-    for cls in type(error).__mro__:
-        if cls in _STATUS_OF:
-            return _STATUS_OF[cls]
-    return grpc.StatusCode.INTERNAL
-
-
-def error_from_status(code: grpc.StatusCode, details: str) -> SeedError:
-    """Returns the error an actor raises for the status that ended its call.
-
-    Transient statuses become `LearnerUnavailableError` (wait and retry), the
-    others the error that the learner raised (report it and give up).
-    """
-    if code in _TRANSIENT:
-        return LearnerUnavailableError(f"{code.name}: {details}")
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return WireError(details)
-    if code is grpc.StatusCode.UNAUTHENTICATED:
-        return AccessError(details)
-    return IncompatibleError(f"{details} ({code.name})")

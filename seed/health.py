@@ -15,7 +15,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seed.addresses import check_address
 from seed.channel import access_problem, connect
-from seed.errors import SeedError, error_from_status, require
+from seed.errors import SeedError, require
+from seed.grpc_status import error_from_status
 from seed.security import Security, TlsFiles, check_client_flags, load_security
 
 

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import grpc
 
 from learner.serving.limits import LogLimiter
-from seed.errors import AccessError, expected, status_of
+from seed.errors import AccessError, expected
+from seed.grpc_status import status_of
 from seed.security import Security
 
 _LOG = logging.getLogger(__name__)

@@ -34,9 +34,9 @@ from seed.errors import (
     SpecError,
     WireError,
     expected,
-    status_of,
 )
 from seed.framing import parse_request
+from seed.grpc_status import status_of
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
 from seed.security import PLAIN_TEXT, Security

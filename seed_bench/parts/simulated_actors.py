@@ -27,7 +27,8 @@ from actors.envs import make_group
 from actors.group import EnvGroup
 from seed.allocator import keep_freed_memory
 from seed.env_config import EnvConfig
-from seed.errors import LearnerUnavailableError, error_from_status, exits_on_error, require
+from seed.errors import LearnerUnavailableError, exits_on_error, require
+from seed.grpc_status import error_from_status
 from seed.pb import inference_pb2 as pb
 from seed.wire import EnvOutputs, Hello, decode_actions, encode_env_outputs, encode_hello
 

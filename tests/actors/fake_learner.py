@@ -10,7 +10,8 @@ from typing import Any
 import grpc
 import numpy as np
 
-from seed.errors import SeedError, status_of
+from seed.errors import SeedError
+from seed.grpc_status import status_of
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
 from seed.wire import (

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from learner.serving.limits import Limits, LogLimiter
-from seed.errors import LearnerUnavailableError, error_from_status
+from seed.errors import LearnerUnavailableError
+from seed.grpc_status import error_from_status
 from seed.pb import inference_pb2 as pb
 from seed.specs import EnvSpec
 from tests.learner.builders import TIMEOUT_S

@@ -8,7 +8,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seed import wire
-from seed.errors import LearnerUnavailableError, error_from_status
+from seed.errors import LearnerUnavailableError
+from seed.grpc_status import error_from_status
 from seed.pb import inference_pb2 as pb
 from tests.learner.builders import TIMEOUT_S, env_outputs, in_thread
 from tests.learner.serving.support import HELD, SPEC, Serving, first, hello, step

@@ -20,7 +20,8 @@ import pytest
 from learner.reporting.metrics import Metrics
 from learner.serving.ingress.handle import IngressProcesses
 from learner.serving.reception import Reception
-from seed.errors import LearnerUnavailableError, SeedError, error_from_status
+from seed.errors import LearnerUnavailableError, SeedError
+from seed.grpc_status import error_from_status
 from seed.pb import inference_pb2 as pb
 from seed_bench.chaos.visitor import Visitor
 from tests.learner.builders import TIMEOUT_S
