@@ -8,23 +8,22 @@ tests/actors/test_env_contract.py.
 
 import dataclasses
 import functools
-import importlib
 from pathlib import Path
 
 import ale_py
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec as RegisteredEnv
 from gymnasium.vector import VectorEnv
 
 from actors.atari import make_atari, make_rendered_atari
+from actors.construction import find_registered, make_env, make_vectors
 from actors.group import EnvGroup
 from actors.growing import GrowingVectorEnv
 from actors.vectorisation import SyncVectorEnv
 from actors.video import RecordFirstEpisode
 from actors.workers import WorkerVectorEnv
 from seed.env_config import EnvConfig, env_settings_from_json
-from seed.errors import ConfigError, expected, require
+from seed.errors import require
 
 gymnasium.register_envs(ale_py)
 gymnasium.register("seed/Catch-v0", entry_point="actors.games.catch:Catch")
@@ -65,19 +64,23 @@ def make_group(
 
 def make_video_group(config: EnvConfig, path: Path, *, base_seed: int) -> EnvGroup:
     """Returns a group of one environment whose first full episode is written to `path`."""
-    registered = _registered(config.env_id)
+    registered = find_registered(config)
 
-    def make_env() -> gymnasium.Env:
+    def make_recorded() -> gymnasium.Env:
         if config.is_atari:
             return RecordFirstEpisode(make_rendered_atari(config.env_id, config.atari), path)
-        env = _make_env(registered, {**config.make_kwargs, "render_mode": "rgb_array"})
+        env = make_env(registered, {**config.make_kwargs, "render_mode": "rgb_array"})
         return RecordFirstEpisode(env, path)
 
-    return EnvGroup(SyncVectorEnv(make_env, 1), index=0, rng_seed=_group_seed(base_seed, 0))
+    return EnvGroup(SyncVectorEnv(make_recorded, 1), index=0, rng_seed=_group_seed(base_seed, 0))
 
 
 def make_vector_env(
-    config: EnvConfig, *, num_envs: int, num_threads: int = 1, num_workers: int = 0
+    config: EnvConfig,
+    *,
+    num_envs: int,
+    num_threads: int = 1,
+    num_workers: int = 0,
 ) -> VectorEnv:
     """Returns `num_envs` environments in NEXT_STEP autoreset.
 
@@ -92,47 +95,25 @@ def make_vector_env(
     Raises:
       ConfigError: an unknown id or argument, or workers for an environment that cannot use
         them.
-      EnvironmentFailedError: a worker ended.
+      EnvironmentFailedError: a worker ended, or the environment's own code raised.
     """
-    registered = _registered(config.env_id)
+    registered = find_registered(config)
     if config.is_atari or registered.entry_point is None:
         require(num_workers == 0, "env_workers", f"0 for {config.env_id}", num_workers)
     if config.is_atari:
         game = registered.kwargs["game"]
         return make_atari(game, config.atari, num_envs=num_envs, num_threads=num_threads)
     if registered.entry_point is None:
-        return gymnasium.make_vec(registered, num_envs=num_envs, **config.make_kwargs)
-    make_env = functools.partial(make_single_env, config)
+        return make_vectors(registered, num_envs, config.make_kwargs)
+    make_single = functools.partial(make_single_env, config)
     if num_workers:
-        return WorkerVectorEnv(make_env, num_envs, num_workers)
-    return SyncVectorEnv(make_env, num_envs)
+        return WorkerVectorEnv(make_single, num_envs, num_workers)
+    return SyncVectorEnv(make_single, num_envs)
 
 
 def make_single_env(config: EnvConfig) -> gymnasium.Env:
     """Returns one environment; a worker process calls it too, so it imports the id's module."""
-    return _make_env(_registered(config.env_id), config.make_kwargs)
-
-
-def _registered(env_id: str) -> RegisteredEnv:
-    """Returns the entry of an id: "Env-v0", or "module:Env-v0" to import a module first."""
-    module, _, name = env_id.rpartition(":")
-    try:
-        if module:
-            importlib.import_module(module)
-        return gymnasium.spec(name)
-    except (ImportError, gymnasium.error.Error) as error:
-        wanted = "an environment registered on the actor's machine"
-        raise ConfigError(f"{expected('env_id', wanted, repr(env_id))} ({error})") from error
-
-
-def _make_env(registered: RegisteredEnv, kwargs: dict) -> gymnasium.Env:
-    try:
-        # The checker writes many warnings to stderr. `SpaceAdapter` checks what matters.
-        return gymnasium.make(registered, disable_env_checker=True, **kwargs)
-    except (TypeError, gymnasium.error.Error) as error:
-        raise ConfigError(
-            f"{expected('env_kwargs', f'arguments of {registered.id}', kwargs)} ({error})"
-        ) from error
+    return make_env(find_registered(config), config.make_kwargs)
 
 
 def _group_seed(base_seed: int, index: int) -> int:

@@ -64,11 +64,13 @@ class EnvConfig:
         require(bool(self.env_id), "env_id", "a registered environment id", self.env_id)
         kwargs = self.make_kwargs
         if self.is_atari:
-            require(not kwargs, "env_kwargs", "{} for ALE/* (use the named flags)", kwargs)
+            wanted = "{} for ALE/* (use the named flags; others, such as mode, are not supported)"
+            require(not kwargs, "env_kwargs", wanted, kwargs)
 
     @property
     def is_atari(self) -> bool:
-        return self.env_id.startswith(ATARI_PREFIX)
+        """Whether the native emulator steps it. The actor refuses ALE's games by other ids."""
+        return self.env_id.rpartition(":")[2].startswith(ATARI_PREFIX)
 
     @property
     def make_kwargs(self) -> dict[str, Any]:
