@@ -8,17 +8,14 @@ this file sees tensors, numbers and text. No code in a file is executed.
     |-- .replaced-1000/   the old 1000, after a new 1000 took its place; removed next
     |-- 1000/             meta.json (sizes and hashes), weights.safetensors, state.pt
     |                     and, in the newest alone, replay.safetensors if there is a replay
-    `-- latest -> 1000
+    |-- best/             the same files, without a replay; removed only for a better one
+    `-- latest -> 1000    for people and scripts; missing where there are no symlinks
 
 A kill at any moment leaves one whole checkpoint that `load_checkpoint` finds.
 """
 
-import hashlib
 import io
-import json
 import logging
-import os
-import shutil
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -30,19 +27,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from learner.checkpoints import directory as directories
+from learner.checkpoints import files
+from learner.checkpoints.best import Score
 from seed.errors import CheckpointError, expected
 
 _LOG = logging.getLogger(__name__)
-
-FORMAT_VERSION = 1
-
-_META = "meta.json"
-_WEIGHTS = "weights.safetensors"
-_STATE = "state.pt"
-_REPLAY = "replay.safetensors"
-_LATEST = "latest"
-_ASIDE = ".tmp-"
-_REPLACED = ".replaced-"
 
 # Exactly these types: torch.load refuses NumPy's scalars, which are subclasses of some of them.
 _PLAIN_TYPES = (bool, int, float, str, type(None))
@@ -76,7 +66,7 @@ def save_checkpoint(
       weights: Parameter name -> tensor, on any device.
       state: Tensors, numbers, strings and None in nested dicts, lists and tuples.
         Its "env_steps", if any, is repeated in meta.json for people to see.
-      keep: Checkpoints to leave, this one included; at least 1.
+      keep: Checkpoints to leave, this one included; at least 1. The best one is not counted.
       replay: Tensors on the CPU that share no memory. Older checkpoints lose theirs.
 
     Returns:
@@ -86,26 +76,32 @@ def save_checkpoint(
       CheckpointError: the checkpoint cannot be written; earlier ones are untouched.
     """
     assert keep >= 1, "the checkpoint just written is never removed"
-    _assert_plain(state, "state")
-    payload = {_WEIGHTS: _weights_bytes(weights), _STATE: _state_bytes(state)}
-    meta = {
-        "format_version": FORMAT_VERSION,
-        "learner_step": learner_step,
-        "env_steps": state.get("env_steps"),
-        "saved_at_s": time.time(),
-        "files": {name: _fingerprint(data) for name, data in payload.items()},
-    }
+    path = directory / str(learner_step)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _finish_interrupted(directory)
-        aside = directory / f"{_ASIDE}{learner_step}"
-        _write_whole(aside, payload, meta, replay)
-        path = _move_into_place(directory, aside, learner_step)
-        _point_latest_to(path)
-        _prune(directory, path, keep)
+        _write(path, learner_step, weights, state, replay=replay)
+        directories.point_latest_to(path)
+        directories.prune(directory, path, keep)
     except OSError as error:
-        wanted = "room and permission to write a checkpoint"
-        raise CheckpointError(expected(str(directory), wanted, error)) from error
+        raise _cannot_write(directory, error) from error
+    return path
+
+
+def save_best_checkpoint(
+    directory: Path,
+    learner_step: int,
+    weights: dict[str, Tensor],
+    state: dict[str, Any],
+    score: Score,
+) -> Path:
+    """Writes the best checkpoint with its score, in place of the best one so far.
+
+    Arguments, result and errors are those of `save_checkpoint`.
+    """
+    path = directory / directories.BEST
+    try:
+        _write(path, learner_step, weights, state, score=score)
+    except OSError as error:
+        raise _cannot_write(directory, error) from error
     return path
 
 
@@ -113,14 +109,14 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     """Reads a checkpoint.
 
     Args:
-      path: One checkpoint, or a run's directory of checkpoints. There `latest` is read, or the
-        newest whole checkpoint if `latest` is missing or torn.
+      path: One checkpoint, or a run's directory of checkpoints. There the newest whole
+        checkpoint is read; the best one only if no other is whole.
       device: Where the weights go.
 
     Raises:
       CheckpointError: there is no whole checkpoint; the message says what is wrong and where.
     """
-    if any((path / name).exists() for name in (_META, _WEIGHTS, _STATE)):
+    if any((path / name).exists() for name in (files.META, files.WEIGHTS, files.STATE)):
         return _read(path, device)
     if not path.is_dir():
         raise CheckpointError(expected(str(path), "a directory of checkpoints", "nothing there"))
@@ -137,14 +133,48 @@ def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoin
     raise CheckpointError(expected(str(path), "at least one whole checkpoint", got))
 
 
-def was_ever_saved(directory: Path) -> bool:
-    """Tells whether a run ever finished a checkpoint, even if it is damaged now.
+def find_checkpoint(directory: Path, name: str) -> Path:
+    """Returns where a run's checkpoint lies: "best", or the one of a learner step.
 
-    A kill during the first save leaves only the unfinished checkpoint.
+    Raises:
+      CheckpointError: there is no such checkpoint; the message tells those that there are.
     """
-    return directory.is_dir() and any(
-        not path.name.startswith(_ASIDE) for path in directory.iterdir()
+    steps: dict[str, Path] = {}
+    best = None
+    if directory.is_dir():
+        best = directories.best_in(directory)
+        for path in _candidates(directory):
+            if path.exists():
+                steps.setdefault(str(_step_of(path)), path)
+    if name == directories.BEST and best is not None:
+        return best
+    if name in steps:
+        return steps[name]
+    there = [*(["best"] if best else []), *(["latest"] if steps else []), *steps]
+    wanted = "the name of one that there is" if there else "a run that has saved one"
+    raise CheckpointError(
+        expected("checkpoint", wanted, f"{name!r}; there are {', '.join(there) or 'none'}")
     )
+
+
+def best_score(directory: Path) -> Score | None:
+    """Returns the score of a run's best checkpoint; None if there is none that looks whole."""
+    path = directories.best_in(directory)
+    if path is None:
+        return None
+    try:
+        meta = files.read_meta(path)
+        sizes = {name: meta["files"][name]["bytes"] for name in (files.WEIGHTS, files.STATE)}
+        is_whole = all((path / name).stat().st_size == size for name, size in sizes.items())
+        score = Score(**meta["score"])
+        return score if is_whole and isinstance(score.value, float) else None
+    except (CheckpointError, OSError, LookupError, TypeError):
+        return None
+
+
+def was_ever_saved(directory: Path) -> bool:
+    """Tells whether a run ever finished a checkpoint; see `directories.was_ever_saved`."""
+    return directories.was_ever_saved(directory)
 
 
 def load_replay(checkpoint: Path) -> dict[str, Tensor] | None:
@@ -153,17 +183,53 @@ def load_replay(checkpoint: Path) -> dict[str, Tensor] | None:
     Raises:
       CheckpointError: the replay is torn or damaged.
     """
-    file = checkpoint / _REPLAY
+    file = checkpoint / files.REPLAY
     if not file.exists():
         return None
-    fingerprint = _read_meta(checkpoint)["files"].get(_REPLAY)
-    found = _fingerprint_of_file(file)
-    if found != fingerprint:
-        raise CheckpointError(expected(str(file), f"{fingerprint}", f"{found} (torn or damaged)"))
+    wanted = files.read_meta(checkpoint)["files"].get(files.REPLAY)
     try:
+        found = files.fingerprint_of_file(file)
+        if found != wanted:
+            raise CheckpointError(expected(str(file), f"{wanted}", f"{found} (torn or damaged)"))
         return safetensors.torch.load_file(file)
-    except safetensors.SafetensorError as error:
+    except (OSError, safetensors.SafetensorError) as error:
         raise CheckpointError(expected(str(file), "safetensors", error)) from error
+
+
+def _write(
+    path: Path,
+    learner_step: int,
+    weights: dict[str, Tensor],
+    state: dict[str, Any],
+    *,
+    replay: dict[str, Tensor] | None = None,
+    score: Score | None = None,
+) -> None:
+    """Writes a checkpoint aside and gives it its name. Raises OSError."""
+    _assert_plain(state, "state")
+    directory = path.parent
+    payload = {files.WEIGHTS: _weights_bytes(weights), files.STATE: _state_bytes(state)}
+    directory.mkdir(parents=True, exist_ok=True)
+    directories.finish_interrupted(directory)
+    meta = {
+        "format_version": files.FORMAT_VERSION,
+        "learner_step": learner_step,
+        "env_steps": state.get("env_steps"),
+        "save_number": directories.next_save_number(directory),
+        "saved_at_s": time.time(),
+        "files": {name: files.fingerprint(data) for name, data in payload.items()},
+    }
+    if score is not None:
+        meta["score"] = score._asdict()
+    aside = directories.unused(directory / f"{directories.ASIDE}{path.name}")
+    files.write_files(aside, payload, meta, replay)
+    directories.move_into_place(aside, path)
+
+
+def _cannot_write(directory: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        expected(str(directory), "room and permission to write a checkpoint", error)
+    )
 
 
 def _weights_bytes(weights: dict[str, Tensor]) -> bytes:
@@ -192,177 +258,38 @@ def _assert_plain(value: object, name: str) -> None:
         assert plain, expected(name, "tensors, numbers, strings and containers", type(value))
 
 
-def _fingerprint(data: bytes) -> dict[str, Any]:
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-
-def _fingerprint_of_file(file: Path) -> dict[str, Any]:
-    with file.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256")
-    return {"bytes": file.stat().st_size, "sha256": digest.hexdigest()}
-
-
-def _finish_interrupted(directory: Path) -> None:
-    """Completes or removes the remains of an earlier save that a kill interrupted."""
-    for stale in directory.glob(f"{_ASIDE}*"):
-        _remove(stale)
-    for replaced in directory.glob(f"{_REPLACED}*"):
-        successor = directory / replaced.name.removeprefix(_REPLACED)
-        if successor.exists():
-            shutil.rmtree(replaced)
-        else:
-            os.rename(replaced, successor)
-
-
-def _write_whole(
-    aside: Path,
-    payload: dict[str, bytes],
-    meta: dict[str, Any],
-    replay: dict[str, Tensor] | None,
-) -> None:
-    """Writes and syncs the files of `aside`; removes them if that fails."""
-    try:
-        aside.mkdir()
-        if replay is not None:
-            # Written straight to the file: as bytes the replay would be in memory twice.
-            safetensors.torch.save_file(replay, aside / _REPLAY)
-            meta["files"][_REPLAY] = _fingerprint_of_file(aside / _REPLAY)
-        document = (json.dumps(meta, indent=2) + "\n").encode()
-        for name, data in (payload | {_META: document}).items():
-            (aside / name).write_bytes(data)
-        for file in aside.iterdir():
-            _sync(file)
-        _sync(aside)
-    except (OSError, safetensors.SafetensorError) as error:
-        shutil.rmtree(aside, ignore_errors=True)
-        # safetensors raises a type of its own for write errors.
-        raise error if isinstance(error, OSError) else OSError(str(error)) from error
-
-
-def _move_into_place(directory: Path, aside: Path, learner_step: int) -> Path:
-    path = directory / str(learner_step)
-    replaced = directory / f"{_REPLACED}{learner_step}"
-    # A directory cannot be replaced by a rename, so the old one is renamed first. Between the
-    # two renames it is found under its other name.
-    if path.exists():
-        os.rename(path, replaced)
-    os.rename(aside, path)
-    _sync(directory)
-    if replaced.exists():
-        shutil.rmtree(replaced)
-    return path
-
-
-def _point_latest_to(path: Path) -> None:
-    link = path.with_name(f"{_ASIDE}{_LATEST}")
-    link.symlink_to(path.name)
-    os.replace(link, path.with_name(_LATEST))
-    _sync(path.parent)
-
-
-def _prune(directory: Path, newest: Path, keep: int) -> None:
-    """Removes all but `newest` and the `keep` - 1 checkpoints saved last before it."""
-    older = [path for path in _by_age(directory) if path != newest]
-    for path in older[keep - 1 :]:
-        # The rename removes it in one step, so that no reader finds half of a checkpoint.
-        doomed = path.with_name(f"{_ASIDE}pruned-{path.name}")
-        os.rename(path, doomed)
-        shutil.rmtree(doomed)
-    for path in older[: keep - 1]:
-        (path / _REPLAY).unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Waits until a file, or the names in a directory, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
 def _candidates(directory: Path) -> Iterator[Path]:
-    """Yields the possible whole checkpoints: `latest`, then the others, newest first."""
-    latest = directory / _LATEST
-    target = latest.resolve() if latest.exists() else None
-    if target is not None:
-        yield target
-    for path in _by_age(directory):
-        if path.resolve() != target:
-            yield path
-
-
-def _by_age(directory: Path) -> list[Path]:
-    """Returns the checkpoints whose meta.json can be read, the one saved last first.
-
-    Sorted by time, not by step: a run resumed from an older checkpoint begins a new branch
-    at a lower step, and the abandoned branch must not be kept longer than the new one.
-    """
-    aged = []
-    for path in directory.iterdir():
-        if path.name.removeprefix(_REPLACED).isdecimal():
-            try:
-                meta = _read_meta(path)
-            except CheckpointError:
-                continue
-            aged.append((meta["saved_at_s"], meta["learner_step"], path))
-    return [path for *_, path in sorted(aged, reverse=True)]
-
-
-def _read_meta(path: Path) -> dict[str, Any]:
-    """Returns the checked contents of meta.json."""
-    file = path / _META
+    """Yields the possible whole checkpoints: the newest first, and the best one last."""
     try:
-        meta = json.loads(file.read_text(encoding="utf-8"))
+        yield from directories.newest_first(directory)
     except OSError as error:
-        raise CheckpointError(expected(str(file), "a readable file", error.strerror)) from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(expected(str(file), "JSON", error)) from error
-    version = meta.get("format_version") if isinstance(meta, dict) else None
-    if version != FORMAT_VERSION:
-        raise CheckpointError(expected(str(file), f"format_version {FORMAT_VERSION}", version))
-    for key, kind in (("learner_step", int), ("saved_at_s", float), ("files", dict)):
-        if not isinstance(meta.get(key), kind):
-            raise CheckpointError(expected(f"{file}: {key}", kind.__name__, repr(meta.get(key))))
-    return meta
+        wanted = "a directory that can be read"
+        raise CheckpointError(expected(str(directory), wanted, error.strerror)) from error
+    best = directories.best_in(directory)
+    if best is not None:
+        yield best
 
 
-def _read_verified(file: Path, fingerprint: object) -> bytes:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise CheckpointError(expected(str(file), "a readable file", error.strerror)) from error
-    wanted = fingerprint.get("bytes") if isinstance(fingerprint, dict) else None
-    if len(data) != wanted:
-        raise CheckpointError(expected(str(file), f"{wanted} bytes", f"{len(data)} (torn)"))
-    if _fingerprint(data) != fingerprint:
-        raise CheckpointError(expected(str(file), "the contents saved", "others (damaged)"))
-    return data
+def _step_of(path: Path) -> int:
+    return files.read_meta(path)["learner_step"]
 
 
 def _read(path: Path, device: torch.device | str) -> Checkpoint:
-    meta = _read_meta(path)
-    files = meta["files"]
-    weights_bytes = _read_verified(path / _WEIGHTS, files.get(_WEIGHTS))
-    state_bytes = _read_verified(path / _STATE, files.get(_STATE))
+    meta = files.read_meta(path)
+    weights_file, state_file = path / files.WEIGHTS, path / files.STATE
+    weights_bytes = files.read_verified(weights_file, meta["files"].get(files.WEIGHTS))
+    state_bytes = files.read_verified(state_file, meta["files"].get(files.STATE))
     try:
         weights = safetensors.torch.load(weights_bytes)
     except safetensors.SafetensorError as error:
-        raise CheckpointError(expected(str(path / _WEIGHTS), "safetensors", error)) from error
+        raise CheckpointError(expected(str(weights_file), "safetensors", error)) from error
     try:
         state = torch.load(io.BytesIO(state_bytes), map_location="cpu", weights_only=True)
     # torch.load raises a dozen types of errors for a file that is no plain checkpoint.
     except Exception as error:
         wanted = "tensors, numbers and strings saved by torch.save"
-        raise CheckpointError(expected(str(path / _STATE), wanted, error)) from error
+        raise CheckpointError(expected(str(state_file), wanted, error)) from error
     if not isinstance(state, dict):
-        raise CheckpointError(expected(str(path / _STATE), "a dict", type(state).__name__))
+        raise CheckpointError(expected(str(state_file), "a dict", type(state).__name__))
     weights = {name: tensor.to(device) for name, tensor in weights.items()}
     return Checkpoint(meta["learner_step"], weights, state, path)

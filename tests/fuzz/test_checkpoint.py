@@ -13,13 +13,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from learner.checkpoint import (
-    Checkpoint,
-    _fingerprint,
-    load_checkpoint,
-    load_replay,
-    save_checkpoint,
-)
+from learner.checkpoint import Checkpoint, load_checkpoint, load_replay, save_checkpoint
+from learner.checkpoints.files import fingerprint
 from seed.errors import CheckpointError
 from tests.fuzz.profiles import QUICK
 
@@ -61,7 +56,7 @@ def sign(path: Path, name: str, data: bytes) -> None:
     """Replaces a file by `data`, and its hash by that of `data`."""
     (path / name).write_bytes(data)
     meta = json.loads((path / "meta.json").read_text())
-    meta["files"][name] = _fingerprint(data)
+    meta["files"][name] = fingerprint(data)
     (path / "meta.json").write_text(json.dumps(meta))
 
 

@@ -13,8 +13,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from learner import checkpoint as checkpoint_module
 from learner.checkpoint import load_checkpoint, load_replay, save_checkpoint, was_ever_saved
+from learner.checkpoints.files import fingerprint
 from seed.errors import CheckpointError
 
 
@@ -153,14 +153,16 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
 
 
 # The calls that change what is visible, in their order, when step 2 is saved again
-# with keep=1: 2 -> .replaced-2, .tmp-2 -> 2, `latest`, and the pruning of 1.
+# with keep=1: 2 -> .replaced-2, .tmp-2 -> 2, the removal of .replaced-2, `latest`, and the pruning
+# of 1.
 @pytest.mark.parametrize(
     ("call", "number", "values"),
     [
         ("rename", 1, {0.25}),
         ("rename", 2, {0.25}),
-        ("replace", 1, {0.75}),
         ("rename", 3, {0.75}),
+        ("replace", 1, {0.75}),
+        ("rename", 4, {0.75}),
     ],
 )
 def test_a_kill_between_any_two_renames_leaves_a_whole_checkpoint(
@@ -220,13 +222,14 @@ def test_a_kill_during_the_first_save_is_as_if_none_had_begun(
 def test_a_kill_before_the_link_moves_keeps_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`latest` still points to a whole checkpoint."""
+    """`latest` still points to a whole checkpoint, and the newest one is found without it."""
     save(tmp_path, 1)
     die_at(monkeypatch, "replace", 1)
     with pytest.raises(KilledError):
         save(tmp_path, 2)
-    assert load_checkpoint(tmp_path).learner_step == 1
-    assert value_of(tmp_path / "2") == 2
+    assert os.readlink(tmp_path / "latest") == "1"
+    assert value_of(tmp_path / "1") == 1
+    assert load_checkpoint(tmp_path).learner_step == 2
 
 
 def test_a_full_disk_is_an_error_that_loses_nothing(
@@ -339,7 +342,7 @@ def test_code_in_a_checkpoint_is_refused_and_not_run(tmp_path: Path, writer: str
             pickle.dump({"x": Bomb(exploded)}, file, protocol=2)
     meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
     data = (path / "state.pt").read_bytes()
-    meta["files"]["state.pt"] = checkpoint_module._fingerprint(data)
+    meta["files"]["state.pt"] = fingerprint(data)
     (path / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"state\.pt: expected tensors, numbers"):
         load_checkpoint(path)
