@@ -27,7 +27,8 @@ class TrainResult(NamedTuple):
     """A run that is complete or was stopped."""
 
     run_dir: Path
-    """Directory of the config, metrics and checkpoints; `load_policy` takes it."""
+    """Directory of the config, metrics and checkpoints; `load_policy` takes it, with
+    checkpoint="best" for the best one."""
     report: dict[str, float]
     """The last report: metrics by name, as in metrics.jsonl."""
 

@@ -157,7 +157,7 @@ def run_evaluation(args: EvalArgs, actors: LocalActors) -> int:
       SeedError: the run cannot be read, or its environment cannot be made on this machine.
     """
     stop = StopRequest()
-    run = load_run(args.run)
+    run = load_run(args.run, args.checkpoint)
     device = set_up_torch(args.device, torch_threads=0)
     num_envs = args.num_envs_used
     quota = EpisodeQuota(args.episodes, num_envs)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from torch import nn
 
-from learner.checkpoint import Checkpoint, load_checkpoint
+from learner.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from learner.config.config_file import load_config
 from learner.config.run_config import RunConfig
-from learner.config.run_dir import RunDir
-from seed.errors import CheckpointError, ConfigError, expected
+from learner.config.run_dir import run_of
+from seed.errors import CheckpointError, expected, require
 
 
 class LoadedRun(NamedTuple):
@@ -22,17 +22,25 @@ class LoadedRun(NamedTuple):
     checkpoint: Checkpoint
 
 
-def load_run(path: Path) -> LoadedRun:
-    """Reads a run directory (its newest checkpoint) or one of its checkpoints.
+def load_run(path: Path, checkpoint: str | None = None) -> LoadedRun:
+    """Reads a run and one of its checkpoints.
+
+    Args:
+      path: a run directory, or the directory of one checkpoint.
+      checkpoint: of a run directory: "latest", "best" or a learner step. None: "latest".
 
     Raises:
-      ConfigError, CheckpointError: `path` is neither, or its files are broken.
+      ConfigError, CheckpointError: `path` is neither, there is no such checkpoint, or its files
+        are broken.
     """
-    run = RunDir(path) if RunDir(path).config.exists() else RunDir(path.parent.parent)
-    if not run.config.exists():
-        raise ConfigError(expected("RUN", "a run directory with a config.yaml", path))
-    checkpoint = load_checkpoint(run.checkpoints if path == run.path else path)
-    return LoadedRun(load_config(run.config), checkpoint)
+    run = run_of(path)
+    if path != run.path:
+        require(checkpoint is None, "checkpoint", "none, as RUN is a checkpoint", checkpoint)
+        return LoadedRun(load_config(run.config), load_checkpoint(path))
+    found = run.checkpoints
+    if checkpoint not in (None, "latest"):
+        found = find_checkpoint(run.checkpoints, checkpoint)
+    return LoadedRun(load_config(run.config), load_checkpoint(found))
 
 
 def load_weights(network: nn.Module, checkpoint: Checkpoint) -> None:

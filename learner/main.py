@@ -22,6 +22,7 @@ from learner.config.config_file import dump_config
 from learner.config.run_dir import RunDir
 from learner.config.torchrun import Place, local_address, place_from_environment
 from learner.device.setup import check_can_compile, device_of, set_up_torch
+from learner.last_words import last_words
 from learner.local_actors import LocalActors
 from learner.reporting.live_view import LiveView
 from learner.reporting.prometheus import PrometheusSink
@@ -66,14 +67,8 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     if args.json and not place.rank:
         print_json({**final, "run_dir": os.fspath(_run_dir(args).path)})
     elif not place.rank:
-        print(_last_words(args))
+        print(last_words(_run_dir(args).path))
     return 0
-
-
-def _last_words(args: LearnerArgs) -> str:
-    if not was_ever_saved(_run_dir(args).checkpoints):
-        return "stopped before the first env step; nothing is saved"
-    return f"saved in {args.run_dir}; watch it play: seed eval {args.run_dir}"
 
 
 def _name_of(place: Place) -> str:

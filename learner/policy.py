@@ -139,23 +139,30 @@ class Policy:
         return arrays, is_batch
 
 
-def load_policy(run: Path | str, *, device: str = "auto", rng_seed: int = 0) -> Policy:
+def load_policy(
+    run: Path | str,
+    *,
+    checkpoint: str | int | None = None,
+    device: str = "auto",
+    rng_seed: int = 0,
+) -> Policy:
     """Returns the policy of a run.
 
     Args:
-      run: a run directory, of which the newest checkpoint is taken, or one checkpoint.
+      run: a run directory, or the directory of one checkpoint.
+      checkpoint: of a run directory: "latest", "best" or a learner step. None: "latest".
       device: "auto" (CUDA where there is one), "cpu", "cuda", ...
       rng_seed: seed of the actions that are drawn when the policy explores.
 
     Raises:
       ConfigError: `run` is no run, or this machine does not have the device.
-      CheckpointError: the run's checkpoint is missing, torn or of another network.
+      CheckpointError: there is no such checkpoint, or it is missing, torn or of another network.
     """
-    config, checkpoint = load_run(Path(run))
-    spec = structure(checkpoint.state["spec"], EnvSpec)
+    config, loaded = load_run(Path(run), None if checkpoint is None else str(checkpoint))
+    spec = structure(loaded.state["spec"], EnvSpec)
     agent = make_agent(spec, config)
     network = agent.build_network()
-    load_weights(network, checkpoint)
+    load_weights(network, loaded)
     return Policy(agent, network, spec, device=choose_device(device), rng_seed=rng_seed)
 
 

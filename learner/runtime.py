@@ -88,6 +88,7 @@ class Learner:
         # Time and env steps of the last report: speed is measured between reports.
         self._reported_s = 0.0
         self._reported_steps = 0.0
+        self._num_envs = 0
         self._spec: EnvSpec | None = None
         if checkpoint is not None:
             self._spec = structure(checkpoint.state["spec"], EnvSpec)
@@ -142,6 +143,7 @@ class Learner:
             if self._service is not None:
                 self._service.close()
                 if self._service.is_built and self.failure is None and self._ranks.is_first:
+                    self._offer_score()
                     self._trained.save()
         finally:
             if self._training is not None:
@@ -160,7 +162,19 @@ class Learner:
                 seconds - self._reported_s
             )
         self._reported_steps, self._reported_s = steps, seconds
+        self._num_envs = max(self._num_envs, int(report.get("envs/connected", 0)))
+        self._offer_score()
         return report
+
+    def _offer_score(self) -> None:
+        """Lets training save the best checkpoint if the newest games are the best so far.
+
+        Of learners that train together only the first keeps one, by the games that it serves.
+        """
+        score = self.counters.score(self._num_envs)
+        is_wanted = self.config.learner.keep_best and self._ranks.is_first
+        if score is not None and is_wanted and self.counters.learner_steps:
+            self._trained.offer(score)
 
     def _make_task(self) -> pb.Task:
         seed = self.counters.next_actor_seed(self.config.rng_seed)

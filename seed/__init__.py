@@ -19,11 +19,17 @@ if TYPE_CHECKING:
     from learner.policy import Policy
 
 
-def load_policy(run: Path | str, *, device: str = "auto", rng_seed: int = 0) -> "Policy":
+def load_policy(
+    run: Path | str,
+    *,
+    checkpoint: str | int | None = None,
+    device: str = "auto",
+    rng_seed: int = 0,
+) -> "Policy":
     """Returns the policy of a run or a checkpoint; see `learner.policy.load_policy`."""
     from learner.policy import load_policy as load
 
-    return load(run, device=device, rng_seed=rng_seed)
+    return load(run, checkpoint=checkpoint, device=device, rng_seed=rng_seed)
 
 
 def train(

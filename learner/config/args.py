@@ -118,7 +118,10 @@ class EvalArgs:
     """Greedy full games from a checkpoint."""
 
     run: tyro.conf.Positional[Path]
-    """A run directory, whose newest checkpoint is used, or one checkpoint."""
+    """A run directory, or the directory of one checkpoint."""
+    checkpoint: str | None = None
+    """Checkpoint of a run directory: "latest", "best" (see --keep-best of `seed train`) or a
+    learner step. None: "latest"."""
     episodes: int = 20
     """Full games to play."""
     num_envs: int = 0

@@ -181,6 +181,10 @@ class LearnerConfig:
     """Seconds between checkpoints; one more is written at the end."""
     keep_checkpoints: int = 3
     """Newest checkpoints kept."""
+    keep_best: bool = True
+    """Keep one more checkpoint, checkpoints/best, with the weights that had the best score so
+    far. The score is the mean return of the last 20 games of evaluation actors, or without them
+    of the last 100 training games. It holds no replay."""
     observers: tuple[str, ...] = ()
     """Watchers of every step, such as a page that shows games or a recorder
     (learner/acting/observers.py). Each is module:Name or the name of an installed package's

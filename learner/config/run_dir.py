@@ -6,6 +6,8 @@ Used by the learner, by `seed eval`, and by the tools that read a run's files.
 import dataclasses
 from pathlib import Path
 
+from seed.errors import ConfigError, expected
+
 
 @dataclasses.dataclass(frozen=True)
 class RunDir:
@@ -45,3 +47,15 @@ class RunDir:
     def eval_actor_log(self, index: int) -> Path:
         """Log of a local actor that only evaluates."""
         return self.path / f"eval-actor-{index}.log"
+
+
+def run_of(path: Path) -> RunDir:
+    """Returns the run at `path`, or the one that the checkpoint at `path` belongs to.
+
+    Raises:
+      ConfigError: there is no run.
+    """
+    for run in (RunDir(path), RunDir(path.resolve().parent.parent)):
+        if run.config.exists():
+            return run
+    raise ConfigError(expected("RUN", "a run directory with a config.yaml", path))

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from learner.checkpoints.best import Score
 from learner.reporting.merging import Weighted
 from learner.reporting.progress import Progress
+from learner.reporting.score_window import ScoreWindow
 from seed.wire import Episode
 
 # `episode/return_mean_100` is the mean over this many games.
@@ -32,6 +34,7 @@ class Counters:
         self._lock = threading.Lock()
         self._totals = Totals()
         self._recent_returns: deque[float] = deque(maxlen=RETURN_WINDOW)
+        self._score = ScoreWindow()
         self._unreported: list[Episode] = []
         self._unreported_eval: list[Episode] = []
 
@@ -52,12 +55,18 @@ class Counters:
     def add_episode(self, episode: Episode, *, is_eval: bool) -> None:
         """Counts a full game."""
         with self._lock:
+            self._score.add(episode.episode_return, is_eval=is_eval)
             if is_eval:
                 self._unreported_eval.append(episode)
                 return
             self._totals.episodes += 1
             self._recent_returns.append(episode.episode_return)
             self._unreported.append(episode)
+
+    def score(self, num_envs: int) -> Score | None:
+        """Returns how well the run plays now, with `num_envs` environments; see `ScoreWindow`."""
+        with self._lock:
+            return self._score.score(num_envs)
 
     def next_actor_seed(self, rng_seed: int) -> int:
         """Returns a seed that no other actor of this run gets, not even after a restart."""

@@ -157,6 +157,14 @@ METRICS: tuple[Metric, ...] = (
         "games",
     ),
     Metric(
+        "checkpoint/best_return",
+        "reward",
+        "score of the best checkpoint: mean return of 20 evaluation games or, without evaluation "
+        "actors, of 100 training games",
+        Kind.LEVEL,
+        OverRanks.SAME,
+    ),
+    Metric(
         "policy/lag_mean",
         "learner steps",
         "learner steps between the weights that acted and the weights that were updated",

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from learner.agents.base import Agent
 from learner.checkpoint import Checkpoint
+from learner.checkpoints.best import Score
 from learner.config.run_config import RunConfig
 from learner.config.run_dir import RunDir
 from learner.records import Completed
@@ -73,12 +74,19 @@ class Training(Protocol):
         """Returns metrics; {} before `build`."""
         ...
 
+    def offer(self, score: Score) -> None:
+        """Takes a new score; the weights are saved after the next update if it is the best."""
+        ...
+
     def stop(self) -> None:
         """Ends the threads; a thread that waits in `put` raises Stopped."""
         ...
 
     def save(self) -> None:
-        """Writes a checkpoint, after `stop`. Raises CheckpointError."""
+        """Writes a checkpoint, after `stop`; and the best one, if the last score is the best.
+
+        Raises CheckpointError.
+        """
         ...
 
     def close(self) -> None:

@@ -7,13 +7,20 @@ so that it does not share an interpreter with acting.
 
 import logging
 import time
+from typing import Any
 
 import torch
 from torch import nn
 
 from learner.agents.base import Agent
 from learner.agents.steps import example_step
-from learner.checkpoint import Checkpoint, save_checkpoint
+from learner.checkpoint import (
+    Checkpoint,
+    best_score,
+    save_best_checkpoint,
+    save_checkpoint,
+)
+from learner.checkpoints.best import BestScore, Score
 from learner.concurrency.threads import start_thread
 from learner.device.setup import num_train_threads
 from learner.device.streams import make_streams
@@ -50,6 +57,7 @@ class LocalTraining:
         self._metrics = metrics
         self._device = device
         self._save_due_at = time.monotonic() + self._config.learner.checkpoint_every_s
+        self._best = BestScore(best_score(self._run_dir.checkpoints))
         self._trainer: Trainer | None = None
 
     def build(self, spec: EnvSpec, agent: Agent, checkpoint: Checkpoint | None) -> None:
@@ -75,7 +83,13 @@ class LocalTraining:
 
     def report(self) -> dict[str, float]:
         """Returns the experience's present metrics; the trainer's are in `metrics`."""
-        return {} if self._trainer is None else self._experience.report()
+        report = {} if self._trainer is None else self._experience.report()
+        if self._best.score is not None:
+            report["checkpoint/best_return"] = self._best.score.value
+        return report
+
+    def offer(self, score: Score) -> None:
+        self._best.offer(score)
 
     def stop(self) -> None:
         self._experience.close()
@@ -84,18 +98,16 @@ class LocalTraining:
             self._thread.join()
 
     def save(self) -> None:
-        acting = self._hooks.acting_state()
-        state = self._built.state_dict() | acting
-        state["rng"] = acting["rng"] | {"torch": torch.get_rng_state()}
         path = save_checkpoint(
             self._run_dir.checkpoints,
             self._progress.learner_steps,
             self._built.network.state_dict(),
-            state,
+            self._state(),
             keep=self._config.learner.keep_checkpoints,
             replay=self._experience.checkpoint(),
         )
         _LOG.info("saved %s", path)
+        self._save_if_best()
 
     def close(self) -> None:
         if self._trainer is not None:
@@ -156,8 +168,17 @@ class LocalTraining:
         self._experience.restore(checkpoint.path)
         torch.set_rng_state(checkpoint.state["rng"]["torch"])
 
+    def _state(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps besides the weights and the replay."""
+        acting = self._hooks.acting_state()
+        state = self._built.state_dict() | acting
+        return state | {"rng": acting["rng"] | {"torch": torch.get_rng_state()}}
+
     def _save_if_due(self) -> None:
-        if not self._ranks.is_first or time.monotonic() < self._save_due_at:
+        if not self._ranks.is_first:
+            return
+        self._save_if_best()
+        if time.monotonic() < self._save_due_at:
             return
         try:
             self.save()
@@ -165,6 +186,29 @@ class LocalTraining:
             # A full disk may be emptied; the run is worth more than this checkpoint.
             _LOG.error("no checkpoint this time: %s", error)
         self._save_due_at = time.monotonic() + self._config.learner.checkpoint_every_s
+
+    def _save_if_best(self) -> None:
+        """Saves the present weights as the best, if the newest score is the best.
+
+        Without the replay, which may be gigabytes: the best checkpoint is there to play.
+        """
+        score = self._best.take_better()
+        if score is None:
+            return
+        started_at = time.monotonic()
+        try:
+            save_best_checkpoint(
+                self._run_dir.checkpoints,
+                self._progress.learner_steps,
+                self._built.network.state_dict(),
+                self._state(),
+                score,
+            )
+        except CheckpointError as error:
+            _LOG.error("no best checkpoint this time: %s", error)
+            self._best.rest(self._config.learner.checkpoint_every_s)
+        else:
+            self._best.saved(score, took_s=time.monotonic() - started_at)
 
     def _run(self) -> None:
         run_training(

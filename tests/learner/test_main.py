@@ -41,7 +41,7 @@ def test_complete_run_exits_0_and_says_where_it_is_saved(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With --json stdout holds the final report as one object, and nothing else."""
-    monkeypatch.setattr(main, "was_ever_saved", lambda directory: True)
+    monkeypatch.setattr("learner.last_words.was_ever_saved", lambda directory: True)
     assert run_to(monkeypatch, FINAL) == 0
     assert "saved in runs/x" in capsys.readouterr().out
     assert run_to(monkeypatch, FINAL, json=True) == 0

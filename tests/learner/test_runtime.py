@@ -11,16 +11,20 @@ import torch
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
 from learner.checkpoint import Checkpoint
-from learner.config.run_config import ActorConfig, RunConfig
+from learner.checkpoints.best import Score
+from learner.config.run_config import ActorConfig, LearnerConfig, RunConfig
 from learner.config.run_dir import RunDir
+from learner.config.torchrun import Place
 from learner.reporting.counters import Counters
 from learner.reporting.prometheus import PrometheusSink
 from learner.runtime import Learner
+from learner.training.ranks import Ranks
 from seed.env_config import EnvConfig, env_settings_from_json
 from seed.pb import inference_pb2 as pb
 from seed.security import PLAIN_TEXT
 from seed.serialization import unstructure
 from seed.specs import EnvSpec
+from seed.wire import Episode
 from tests.learner.builders import TIMEOUT_S, WatchedLock, env_spec
 from tests.learner.serving.support import INVALID, PRECONDITION, SPEC, FakeActor, hello
 
@@ -141,3 +145,43 @@ def test_counters_of_a_resumed_process_begin_at_none(tmp_path: Path) -> None:
     assert values["seed_process_learner_steps_total"] == 0
     assert values["seed_wall_s"] >= 3_600
     assert values["seed_process_wall_s_total"] < 60
+
+
+class OfferedScores:
+    """Takes the place of training, and keeps the scores that it is offered."""
+
+    def __init__(self) -> None:
+        self.scores: list[float] = []
+
+    def offer(self, score: Score) -> None:
+        """Keeps the score."""
+        self.scores.append(score.value)
+
+    def report(self) -> dict[str, float]:
+        """Returns no metrics."""
+        return {}
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+@pytest.mark.parametrize(
+    ("keep_best", "rank", "scores"), [(True, 0, [2.0]), (False, 0, []), (True, 1, [])]
+)
+def test_first_rank_offers_its_score_at_each_report(
+    tmp_path: Path, keep_best: bool, rank: int, scores: list[float]
+) -> None:
+    """A hundred games are needed, and an update: weights that were never trained are no best."""
+    config = RunConfig(learner=LearnerConfig(keep_best=keep_best))
+    ranks = Ranks(Place(rank=rank, size=1 + rank))
+    cpu = torch.device("cpu")
+    learner = Learner(config, run_dir=RunDir(tmp_path), device=cpu, ranks=ranks)
+    learner._training = training = OfferedScores()  # pyright: ignore[reportAttributeAccessIssue]
+    for _ in range(100):
+        learner.report()
+        learner.counters.add_episode(Episode(0, 2.0, 5), is_eval=False)
+    learner.report()
+    learner.counters.progress.learner_steps = 1
+    assert training.scores == []
+    learner.report()
+    assert training.scores == scores

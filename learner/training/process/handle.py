@@ -13,6 +13,7 @@ from typing import Any
 
 from learner.agents.base import Agent
 from learner.checkpoint import Checkpoint
+from learner.checkpoints.best import Score
 from learner.concurrency.pipe_rpc import Caller, OtherProcessError, serve_calls
 from learner.concurrency.stopping import Stopped
 from learner.records import Completed
@@ -110,6 +111,10 @@ class TrainerProcess:
         except Stopped:
             report, self._last_report = self._last_report, {}
             return report
+
+    def offer(self, score: Score) -> None:
+        with contextlib.suppress(Stopped):
+            self._call("offer", score)
 
     def stop(self) -> None:
         self.weights.close()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from learner.agents.registry import make_agent
 from learner.agents.steps import example_step
 from learner.checkpoint import load_checkpoint
+from learner.checkpoints.best import Score
 from learner.concurrency.pipe_rpc import Caller, portable, serve_calls
 from learner.concurrency.stopping import Stopped
 from learner.concurrency.threads import start_thread
@@ -67,6 +68,7 @@ def run_trainer_process(config: RunConfig, run_dir: RunDir, ends: Ends) -> None:
             "build": training.build,
             "start": training.start,
             "report": training.report,
+            "offer": training.offer,
             "stop": training.stop,
             "save": training.save,
             "close": training.close,
@@ -114,6 +116,10 @@ class _Training:
     def report(self) -> dict[str, float]:
         """Returns the metrics since the last report, and the present ones of the experience."""
         return self._metrics.drain() | self._training.report()
+
+    def offer(self, score: Score) -> None:
+        """Takes a new score; see `Training`."""
+        self._training.offer(score)
 
     def stop(self) -> None:
         """Ends the threads; the receiver closes the ring, so a waiting writer raises Stopped."""

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from learner.agents.registry import make_agent
-from learner.checkpoint import Checkpoint, load_checkpoint
+from learner.checkpoint import Checkpoint, best_score, load_checkpoint
+from learner.checkpoints.best import TRAINING_SCORE, Score
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import LearnerConfig, NetworkConfig, RunConfig
 from learner.config.run_dir import RunDir
@@ -115,3 +116,48 @@ def test_checkpoint_of_another_network_is_refused(tmp_path: Path) -> None:
     training = make_training(other, tmp_path)
     with pytest.raises(CheckpointError, match="expected the network that these flags describe"):
         build(training, other, checkpoint)
+
+
+def scored(value: float) -> Score:
+    """Returns a score of training games."""
+    return Score(TRAINING_SCORE, value, 100)
+
+
+def test_best_weights_are_saved_with_their_score_and_a_resumed_run_knows_it(
+    tmp_path: Path,
+) -> None:
+    """The weights are those of the moment; a lower score later changes nothing."""
+    training = make_training(CONFIG, tmp_path)
+    build(training, CONFIG, None)
+    assert "checkpoint/best_return" not in training.report()
+    training.offer(scored(3.0))
+    training._save_if_due()
+    assert training.report()["checkpoint/best_return"] == 3.0
+    best = load_checkpoint(tmp_path / "checkpoints" / "best")
+    for name, tensor in training._built.network.state_dict().items():
+        assert torch.equal(tensor, best.weights[name]), name
+    assert not (tmp_path / "checkpoints" / str(STEP)).exists(), "the next usual save is not due"
+    training.close()
+
+    resumed = restored(tmp_path, best, rng_seed=5)
+    resumed.offer(scored(2.0))
+    resumed.save()
+    assert best_score(tmp_path / "checkpoints") == scored(3.0)
+    resumed.offer(scored(4.0))
+    resumed.save()
+    assert best_score(tmp_path / "checkpoints") == scored(4.0)
+    resumed.close()
+
+
+def test_best_checkpoint_that_cannot_be_written_does_not_end_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The error is logged once, and the next one waits as long as usual checkpoints do."""
+    (tmp_path / "checkpoints").write_text("a file where the directory must be")
+    training = make_training(CONFIG, tmp_path)
+    build(training, CONFIG, None)
+    for value in (1.0, 2.0):
+        training.offer(scored(value))
+        training._save_if_due()
+    training.close()
+    assert sum("no best checkpoint this time" in line for line in caplog.messages) == 1
