@@ -29,6 +29,7 @@ from actors.vectorisation import SyncVectorEnv
 from seed import interrupts
 from seed.errors import EnvironmentFailedError, SeedError, require
 from seed.logs import forward_log, take_record
+from seed.search_path import spawn
 from seed.stdout import write_whole_lines
 
 # Seconds in which all workers must end a step, close their environments and exit.
@@ -142,11 +143,7 @@ class _Worker:
             SyncVectorEnv, make_env, self.num_envs, first_index=share.start
         )
         name = f"env-worker-{share.start}-{share.stop - 1}"
-        self._process = context.Process(
-            target=_serve, args=(far_end, make_envs), name=name, daemon=True
-        )
-        with interrupts.kept_from_children():
-            self._process.start()
+        self._process = spawn(context, _serve, (far_end, make_envs), name=name)
         # The worker's copy is then the only one, so that the pipe ends with the worker.
         far_end.close()
 

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from learner.concurrency.process_group import end_group, name_of_signal
 from learner.serving.socket_directory import make_socket_directory
 from seed.addresses import address_of_process
 from seed.errors import SeedError
+from seed.search_path import python_module
 
 _LOG = logging.getLogger(__name__)
 
@@ -144,8 +144,9 @@ class ActorProcesses:
     def _command(self, index: int, name: str) -> list[str]:
         address = address_of_process(self.address, index % self._num_sockets)
         # faulthandler: the log of an actor that dies in native code says where.
+        python, *words = python_module("actors", "--learner", address)
         return [
-            *(sys.executable, "-X", "faulthandler", "-m", "actors", "--learner", address),
+            *(python, "-X", "faulthandler", *words),
             *("--exit-with-parent", str(os.getpid()), *self._memory_flags),
             *(*self._token_flags, *self._flags[name]),
         ]

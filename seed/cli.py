@@ -4,8 +4,13 @@ The only file of this package that imports the other two packages. It does so in
 functions that need them: `seed actor` must work where torch is not installed.
 """
 
+from seed import search_path
+
+if __name__ == "__main__":  # before a queue.py of the current folder can be imported
+    search_path.search_current_folder()
+
+# isort: split
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -50,7 +55,7 @@ def _run(argv: Sequence[str]) -> int:
         print(f"seed: expected one of {', '.join(COMMANDS)}, got {name!r}", file=sys.stderr)
         return 2
     _, command = COMMANDS[name]
-    _search_current_folder()
+    search_path.search_current_folder()
     try:
         with _stdout_for(rest):
             return command(rest)
@@ -63,16 +68,6 @@ def _stdout_for(argv: Sequence[str]) -> AbstractContextManager[None]:
     """With --json: keeps off stdout what the modules of users, and their libraries, print."""
     is_json = "--json" in argv and not {"-h", "--help"} & set(argv)
     return stdout_to_stderr() if is_json else nullcontext()
-
-
-def _search_current_folder() -> None:
-    """Lets module:Name, and an environment's module:id, name a module in the current folder.
-
-    `python -m seed.cli` already searches the current folder; the console script `seed` does not.
-    The processes that a run starts inherit the current folder or the search path.
-    """
-    if not {"", os.getcwd()} & set(sys.path):
-        sys.path.insert(0, os.getcwd())
 
 
 def _require_extra(extra: str, module: str) -> None:

@@ -22,6 +22,7 @@ from learner.reporting.verdict import verdict
 from seed.env_config import env_settings_to_json
 from seed.errors import SeedError
 from seed.provenance import num_cores
+from seed.search_path import python_module
 from seed_bench.processes import flags_of, reports_so_far, run_module
 
 _ONE_PASS = (
@@ -138,7 +139,7 @@ def _measure_rounds(
 def _measure_run(command: Sequence[str], run_dir: Path, seconds: float) -> Run:
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "seed.cli", "train", *command),
+            *python_module("seed.cli", "train", *command),
             *("--run-dir", str(run_dir), "--report-every-s", str(REPORT_EVERY_S), "--json"),
             *("--total-env-steps", str(_ENDLESS)),
         ],

@@ -7,13 +7,13 @@ command.
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from learner.config.run_dir import RunDir
 from seed.errors import SeedError
+from seed.search_path import python_module
 
 
 def run_module(command: Sequence[str]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def run_module(command: Sequence[str]) -> dict[str, Any]:
       SeedError: the process failed; the message holds what it wrote to stderr.
     """
     done = subprocess.run(
-        [sys.executable, "-m", *command],
+        python_module(*command),
         capture_output=True,
         text=True,
         # Libraries would use more than the one thread that each part may use.

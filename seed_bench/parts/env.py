@@ -19,6 +19,7 @@ from gymnasium.vector import VectorEnv
 from actors.envs import decode_settings, make_vector_env
 from seed.env_config import EnvConfig
 from seed.errors import ConfigError, exits_on_error, expected, require
+from seed.search_path import search_current_folder
 
 # A measurement is the best of this many: other work on the machine can only slow it down.
 _NUM_ROUNDS = 5
@@ -100,6 +101,7 @@ def _measure_round(vector_env: VectorEnv, actions: np.ndarray, seconds: float) -
 @exits_on_error("seed_bench.parts.env")
 def main(argv: Sequence[str]) -> int:
     """Prints the cost of an env step; returns the exit code."""
+    search_current_folder()
     args = tyro.cli(EnvArgs, prog="python -m seed_bench.parts.env", args=argv)
     env = decode_settings(args.env_id, args.env_settings)
     cost = measure_env(env, args.num_envs, args.seconds, args.env_threads)

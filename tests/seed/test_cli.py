@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seed import cli
+from seed import cli, search_path
 from seed.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 # What a user types first; no such command may load torch, which takes seconds.
 QUICK = """
 import sys
-from seed import cli
+from seed import cli, search_path
 for argv, code in {cases}:
     try:
         got = cli.main(argv)
@@ -144,14 +144,15 @@ def test_module_runs_as_a_command() -> None:
 def test_current_folder_is_searched_for_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is added once, as by `python -m`, for any number of calls."""
+    """It is added once, behind all others, for any number of calls."""
+    monkeypatch.setattr(search_path, "_last", None)
     monkeypatch.setitem(cli.COMMANDS, "train", ("", lambda argv: 0))
     monkeypatch.chdir(tmp_path)
     others = [path for path in sys.path if path]
     monkeypatch.setattr(sys, "path", list(others))
     for _ in range(2):
         cli.main(["train"])
-    assert sys.path == [str(tmp_path), *others]
+    assert sys.path == [*others, str(tmp_path)]
 
 
 def test_current_folder_that_is_searched_already_is_not_added(

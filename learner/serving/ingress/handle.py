@@ -25,10 +25,10 @@ from learner.serving.ingress.main import Ends, Settings, run_ingress_process
 from learner.serving.ingress.ports import HeldAddress
 from learner.serving.reception import Reception
 from learner.serving.session import Timeouts
-from seed import interrupts
 from seed.addresses import address_of_process, check_address
 from seed.errors import ConfigError, SeedError, expected
 from seed.logs import take_record
+from seed.search_path import spawn
 from seed.security import PLAIN_TEXT, Security
 
 _LOG = logging.getLogger(__name__)
@@ -202,11 +202,7 @@ class _Process:
         answers, write_answers = context.Pipe(duplex=False)
         stopped, self._stop = context.Pipe(duplex=False)
         ends = Ends(calls, admissions, steps, answers, stopped)
-        self._process = context.Process(
-            target=run_ingress_process, args=(settings, ends), name=name, daemon=True
-        )
-        with interrupts.kept_from_children():
-            self._process.start()
+        self._process = spawn(context, run_ingress_process, (settings, ends), name=name)
         self._metrics = reception.metrics
         _LOG.info("%s is process %d", name, self.pid)
         for connection in ends:

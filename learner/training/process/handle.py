@@ -21,9 +21,9 @@ from learner.training.base import TrainingSetup
 from learner.training.process.main import Ends, SharedMemory, run_trainer_process
 from learner.training.process.unroll_ring import UnrollWriter
 from learner.weights import PublishedWeights
-from seed import interrupts
 from seed.errors import ConfigError, expected
 from seed.logs import take_record
+from seed.search_path import spawn, starting_processes
 from seed.specs import EnvSpec
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +36,8 @@ def _make_lock(context: SpawnContext) -> Lock:
       ConfigError: there is no room in /dev/shm, or it cannot be written.
     """
     try:
-        return context.Lock()
+        with starting_processes():  # the first lock starts one that removes locks
+            return context.Lock()
     except OSError as error:
         wanted = "thread, or a /dev/shm that has room for a lock and can be written"
         raise ConfigError(expected("train_in", wanted, f"process ({error})")) from error
@@ -64,14 +65,8 @@ class TrainerProcess:
         ends = Ends(
             served_calls, events, read_unrolls, self._weights_lock, setup.progress, setup.ranks
         )
-        self._process = context.Process(
-            target=run_trainer_process,
-            args=(setup.config, setup.run_dir, ends),
-            name="trainer",
-            daemon=True,
-        )
-        with interrupts.kept_from_children():
-            self._process.start()
+        arguments = (setup.config, setup.run_dir, ends)
+        self._process = spawn(context, run_trainer_process, arguments, name="trainer")
         _LOG.info("trainer is process %d", self._process.pid)
         for connection in (served_calls, events, read_unrolls):
             connection.close()  # else the pipes would stay open when the process ends
