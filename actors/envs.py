@@ -19,6 +19,7 @@ from actors.atari import make_atari, make_rendered_atari
 from actors.construction import find_registered, make_env, make_vectors
 from actors.group import EnvGroup
 from actors.growing import GrowingVectorEnv
+from actors.time_limit import limited, limited_atari, limited_kwargs
 from actors.vectorisation import SyncVectorEnv
 from actors.video import RecordFirstEpisode
 from actors.workers import WorkerVectorEnv
@@ -68,9 +69,10 @@ def make_video_group(config: EnvConfig, path: Path, *, base_seed: int) -> EnvGro
 
     def make_recorded() -> gymnasium.Env:
         if config.is_atari:
-            return RecordFirstEpisode(make_rendered_atari(config.env_id, config.atari), path)
+            game = make_rendered_atari(config.env_id, config.atari)
+            return RecordFirstEpisode(limited(game, config), path)
         env = make_env(registered, {**config.make_kwargs, "render_mode": "rgb_array"})
-        return RecordFirstEpisode(env, path)
+        return RecordFirstEpisode(limited(env, config), path)
 
     return EnvGroup(SyncVectorEnv(make_recorded, 1), index=0, rng_seed=_group_seed(base_seed, 0))
 
@@ -102,9 +104,10 @@ def make_vector_env(
         require(num_workers == 0, "env_workers", f"0 for {config.env_id}", num_workers)
     if config.is_atari:
         game = registered.kwargs["game"]
-        return make_atari(game, config.atari, num_envs=num_envs, num_threads=num_threads)
+        atari = limited_atari(config)
+        return make_atari(game, atari, num_envs=num_envs, num_threads=num_threads)
     if registered.entry_point is None:
-        return make_vectors(registered, num_envs, config.make_kwargs)
+        return make_vectors(registered, num_envs, limited_kwargs(registered, config))
     make_single = functools.partial(make_single_env, config)
     if num_workers:
         return WorkerVectorEnv(make_single, num_envs, num_workers)
@@ -113,7 +116,7 @@ def make_vector_env(
 
 def make_single_env(config: EnvConfig) -> gymnasium.Env:
     """Returns one environment; a worker process calls it too, so it imports the id's module."""
-    return make_env(find_registered(config), config.make_kwargs)
+    return limited(make_env(find_registered(config), config.make_kwargs), config)
 
 
 def _group_seed(base_seed: int, index: int) -> int:

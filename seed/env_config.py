@@ -58,10 +58,15 @@ class EnvConfig:
     """Registered Gymnasium id. "ALE/..." takes the native vectorised emulator."""
     env_kwargs: str = "{}"
     """JSON object of further keyword arguments of `gymnasium.make`."""
+    max_episode_steps: int | None = None
+    """Env steps after which an episode is truncated, for environments whose episodes need not
+    end. None: only the environment's own limit, which otherwise still holds."""
     atari: AtariConfig = AtariConfig()
 
     def __post_init__(self) -> None:
         require(bool(self.env_id), "env_id", "a registered environment id", self.env_id)
+        steps = self.max_episode_steps
+        require(steps is None or steps >= 1, "max_episode_steps", "at least 1", steps)
         kwargs = self.make_kwargs
         if self.is_atari:
             wanted = "{} for ALE/* (use the named flags; others, such as mode, are not supported)"

@@ -24,6 +24,7 @@ class NullVectorEnv(VectorEnv):
         shape: Sequence[int] = (84, 84),
         num_actions: int = 18,
         episode_length: int = 0,
+        max_episode_steps: int | None = None,
     ) -> None:
         """Makes `num_envs` of them.
 
@@ -32,6 +33,7 @@ class NullVectorEnv(VectorEnv):
           shape: of the uint8 observation.
           num_actions: size of the Discrete action space.
           episode_length: steps after which all episodes are truncated; 0 for never.
+          max_episode_steps: the same, for a time limit; the smaller of the two counts.
         """
         super().__init__()
         self.num_envs = num_envs
@@ -39,7 +41,7 @@ class NullVectorEnv(VectorEnv):
         self.single_action_space = spaces.Discrete(num_actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._episode_length = episode_length
+        self._episode_length = min(filter(None, (episode_length, max_episode_steps)), default=0)
         self._steps = 0
         self._observation = np.zeros((num_envs, *shape), np.uint8)
         self._rewards = np.zeros(num_envs, np.float32)
