@@ -1,19 +1,19 @@
 """`seed eval`: greedy full games from a checkpoint, without training.
 
+Leaves what is printed to `evaluation_results.py`.
+
 The same server, batcher and inference as in training serve one local evaluation
 actor. Runs in the main thread of `seed eval`.
 """
 
-import statistics
-import sys
+import dataclasses
 import threading
 
 import torch
-from rich.console import Console
-from rich.table import Table
 
 from learner.acting.batcher import Batcher
 from learner.acting.inference_thread import InferenceThread
+from learner.acting.observers import ObservedStep
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
 from learner.checkpoint import Checkpoint
@@ -22,6 +22,7 @@ from learner.config.args import EvalArgs
 from learner.config.run_config import ActorConfig
 from learner.device.setup import set_up_torch
 from learner.device.streams import make_streams
+from learner.evaluation_results import ProgressLines, print_results
 from learner.loaded_run import LoadedRun, load_run, load_weights
 from learner.local_actors import LocalActors
 from learner.records import Completed
@@ -32,7 +33,6 @@ from learner.weights import PublishedWeights
 from seed.pb import inference_pb2 as pb
 from seed.serialization import structure
 from seed.specs import EnvSpec
-from seed.stdout import print_json
 from seed.wire import Episode
 
 _TICK_S = 0.5
@@ -63,6 +63,20 @@ class EpisodeQuota:
         self.episodes.append(episode)
         if not any(self._left):
             self.complete.set()
+
+
+class StepCount:
+    """Counts the env steps of an evaluation, which no report holds. See `StepObserver`."""
+
+    def __init__(self) -> None:
+        self.env_steps = 0
+
+    def observe(self, step: ObservedStep) -> None:
+        """Counts the rows that followed an action."""
+        self.env_steps += len(step.slots) - int(step.steps.rows.is_first.sum())
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 class FixedWeights:
@@ -101,6 +115,7 @@ class Evaluation:
         rng_seed: int,
     ) -> None:
         self.failure: BaseException | None = None
+        self.steps = StepCount()
         self._config, self._checkpoint = run
         self._quota = quota
         self._device = device
@@ -147,63 +162,43 @@ class Evaluation:
             device=self._device,
             rng_seed=self._rng_seed,
             on_failure=self.fail,
+            observers=(self.steps,),
         )
 
 
 def run_evaluation(args: EvalArgs, actors: LocalActors) -> int:
     """Plays `args.episodes` games and prints their returns; returns the exit code.
 
+    Returns 1 after SIGTERM or Ctrl-C; the games that had ended by then are printed.
+
     Raises:
       SeedError: the run cannot be read, or its environment cannot be made on this machine.
     """
     stop = StopRequest()
-    run = load_run(args.run, args.checkpoint)
+    run = _with_limit(load_run(args.run, args.checkpoint), args.max_episode_steps)
     device = set_up_torch(args.device, torch_threads=0)
     num_envs = args.num_envs_used
     quota = EpisodeQuota(args.episodes, num_envs)
     evaluation = Evaluation(run, quota, device=device, num_envs=num_envs, rng_seed=args.rng_seed)
+    progress = ProgressLines(args.episodes)
     evaluation.start(actors.address)
     try:
         actors.start()
-        while not quota.complete.wait(_TICK_S):
-            if stop.requested:
-                print("seed eval: stopped before all games had ended", file=sys.stderr)
-                return 1
+        while not quota.complete.wait(_TICK_S) and not stop.requested:
             actors.check()
+            progress.say_if_due(len(quota.episodes), evaluation.steps.env_steps)
     finally:
         actors.close()
         evaluation.close()
     if evaluation.failure is not None:
         raise evaluation.failure
-    _print_results(args, run.checkpoint, quota.episodes)
-    return 0
+    print_results(args, run.checkpoint, quota.episodes)
+    return 0 if len(quota.episodes) == args.episodes else 1
 
 
-def _print_results(args: EvalArgs, checkpoint: Checkpoint, episodes: list[Episode]) -> None:
-    returns = [episode.episode_return for episode in episodes]
-    results = {
-        "eval_return_mean": statistics.fmean(returns),
-        "eval_return_std": statistics.pstdev(returns),
-        "eval_return_min": min(returns),
-        "eval_return_max": max(returns),
-        "eval_length_mean": statistics.fmean(episode.length for episode in episodes),
-        "eval_episodes": len(episodes),
-        "learner_step": checkpoint.learner_step,
-        "env_steps": checkpoint.state["env_steps"],
-        "checkpoint": str(checkpoint.path),
-        "returns": returns,
-    }
-    if args.json:
-        print_json(results)
-        return
-    table = Table(title=f"{len(episodes)} greedy games, checkpoint {checkpoint.path}")
-    for column in ("return mean", "std", "min", "max", "length mean"):
-        table.add_column(column, justify="right")
-    table.add_row(
-        f"{results['eval_return_mean']:.2f}",
-        f"{results['eval_return_std']:.2f}",
-        f"{min(returns):g}",
-        f"{max(returns):g}",
-        f"{results['eval_length_mean']:.0f}",
-    )
-    Console().print(table)
+def _with_limit(run: LoadedRun, max_episode_steps: int | None) -> LoadedRun:
+    """Returns the run with another time limit for its episodes; None keeps its own."""
+    if max_episode_steps is None:
+        return run
+    env = dataclasses.replace(run.config.env, max_episode_steps=max_episode_steps)
+    return run._replace(config=dataclasses.replace(run.config, env=env))

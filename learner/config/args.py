@@ -126,6 +126,9 @@ class EvalArgs:
     """Full games to play."""
     num_envs: int = 0
     """Environments stepped side by side; 0: 8, or as many as there are games."""
+    max_episode_steps: int | None = None
+    """Env steps after which a game is cut, for environments whose games need not end. None: as
+    in the run's training."""
     device: str = "auto"
     """"auto" (CUDA where there is one), "cpu", "cuda", ..."""
     rng_seed: int = 0
@@ -138,6 +141,8 @@ class EvalArgs:
     def __post_init__(self) -> None:
         require(self.episodes >= 1, "episodes", "at least 1", self.episodes)
         require(self.num_envs >= 0, "num_envs", "0 or more", self.num_envs)
+        steps = self.max_episode_steps
+        require(steps is None or steps >= 1, "max_episode_steps", "at least 1", steps)
         if self.video is not None:
             require(self.num_envs in (0, 1), "num_envs", "1 with --video", self.num_envs)
 

@@ -8,7 +8,7 @@ import pytest
 
 from learner.config.agent_config import AgentConfig, R2D2Config, VTraceConfig
 from learner.config.args import EvalArgs, LearnerArgs, TrainArgs, parse_eval, parse_preset
-from learner.config.config_file import dump_config
+from learner.config.config_file import dump_config, load_config
 from learner.config.presets import PRESETS
 from seed.errors import ConfigError
 from tests.support.plugins import install, write_module
@@ -412,3 +412,13 @@ def test_eval_of_nothing_is_refused() -> None:
         EvalArgs(run=Path("x"), episodes=0)
     with pytest.raises(ConfigError, match="^num_envs: expected 0 or more, got -1"):
         EvalArgs(run=Path("x"), num_envs=-1)
+
+
+def test_time_limit_is_a_flag_and_stays_in_the_config() -> None:
+    """`seed eval` and a resumed run then have the same limit."""
+    config = parse("cartpole-vtrace", "--max-episode-steps", "25").config
+    assert config.env.max_episode_steps == 25
+    dump_config(config, Path("config.yaml"), name="cartpole-vtrace")
+    assert load_config(Path("config.yaml")).env.max_episode_steps == 25
+    with pytest.raises(ConfigError, match="max_episode_steps: expected at least 1"):
+        EvalArgs(run=Path("run"), max_episode_steps=0)
