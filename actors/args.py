@@ -8,6 +8,7 @@ from seed.addresses import check_address, check_metrics_port
 from seed.errors import ConfigError, expected
 from seed.logs import LogFormat
 from seed.security import TlsFiles, check_client_flags
+from seed.video_path import check_video_path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,8 @@ class ActorArgs:
     one for each free core. 0: this process steps them. ALE/* and environments that are
     registered as vectorised cannot use them."""
     video: Path | None = None
-    """Write the first full episode to this mp4 file. The actor then runs one environment."""
+    """Write the first full episode to this .mp4 (H.264) or .webm (VP9) file. The actor then runs
+    one environment."""
     connect_timeout_s: float = 30.0
     """Seconds in which a learner must answer before the actor tries again."""
     max_backoff_s: float = 30.0
@@ -82,6 +84,7 @@ class ActorArgs:
             if getattr(self, name) <= 0:
                 raise ConfigError(expected(name, "above 0", getattr(self, name)))
         if self.video is not None:
+            check_video_path(self.video)
             for name in ("envs_per_group", "num_groups"):
                 if getattr(self, name) not in (None, 1):
                     raise ConfigError(expected(name, "1 with video", getattr(self, name)))

@@ -21,7 +21,14 @@ from actors.group import EnvGroup
 from actors.growing import GrowingVectorEnv
 from actors.time_limit import limited, limited_atari, limited_kwargs
 from actors.vectorisation import SyncVectorEnv
-from actors.video import RecordFirstEpisode
+from actors.video import (
+    RENDER_MODE,
+    FirstEpisode,
+    RecordFirstEpisode,
+    check_can_render,
+    prepare_to_render,
+)
+from actors.video_file import require_package
 from actors.workers import WorkerVectorEnv
 from seed.env_config import EnvConfig, env_settings_from_json
 from seed.errors import require
@@ -64,17 +71,31 @@ def make_group(
 
 
 def make_video_group(config: EnvConfig, path: Path, *, base_seed: int) -> EnvGroup:
-    """Returns a group of one environment whose first full episode is written to `path`."""
+    """Returns a group of one environment whose first full episode is written to `path`.
+
+    Raises:
+      ConfigError: a package is missing, or the environment cannot render.
+    """
+    prepare_to_render()
+    check_video(config)
     registered = find_registered(config)
+    episode = FirstEpisode(path)
 
     def make_recorded() -> gymnasium.Env:
         if config.is_atari:
             game = make_rendered_atari(config.env_id, config.atari)
-            return RecordFirstEpisode(limited(game, config), path)
-        env = make_env(registered, {**config.make_kwargs, "render_mode": "rgb_array"})
-        return RecordFirstEpisode(limited(env, config), path)
+            return RecordFirstEpisode(limited(game, config), episode)
+        env = make_env(registered, {**config.make_kwargs, "render_mode": RENDER_MODE})
+        return RecordFirstEpisode(limited(env, config), episode)
 
     return EnvGroup(SyncVectorEnv(make_recorded, 1), index=0, rng_seed=_group_seed(base_seed, 0))
+
+
+def check_video(config: EnvConfig) -> None:
+    """Raises ConfigError if no video can be made of an environment on this machine."""
+    check_can_render(find_registered(config))
+    if config.is_atari:
+        require_package("cv2")  # scales the screens
 
 
 def make_vector_env(

@@ -14,6 +14,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 from seed import (
     interrupts,
@@ -130,12 +131,23 @@ def _eval(argv: Sequence[str]) -> int:
     args = parse_eval(argv)
     _require_extra("learner", "torch")
     _require_extra("actor", "gymnasium")
-    from learner.evaluation import run_evaluation
 
     actor_flags = ["--role", "eval"]
     if args.video is not None:
+        _check_video(args.run)
         actor_flags += ["--video", str(args.video)]
+    from learner.evaluation import run_evaluation
+
     return run_evaluation(args, ActorProcesses(1, extra_args=actor_flags))
+
+
+def _check_video(run: Path) -> None:
+    """Refuses a video that cannot be made before anything is loaded or started."""
+    from actors.envs import check_video
+    from learner.config.config_file import load_config
+    from learner.config.run_dir import run_of
+
+    check_video(load_config(run_of(run).config).env)
 
 
 def _health(argv: Sequence[str]) -> int:

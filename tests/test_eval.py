@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.actors.videos import frames_of
 from tests.support.processes import TIMEOUT_S, Process, command
 
 # CliffWalking has no time limit, and a policy that was hardly trained walks for ever.
@@ -75,3 +76,30 @@ def test_stopped_evaluation_of_endless_games_says_so(
     assert "seed eval: stopped after 0 of 2 games" in process.output
     results = json.loads(process.output.splitlines()[-1])
     assert (results["stopped"], results["returns"]) == (True, [])
+
+
+def test_video_of_cartpole_in_the_readmes_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a display; the file has a frame for the first observation and for each step."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    flags = ("--total-env-steps", 2_000, "--run-dir", "run", "--train-in", "thread")
+    done = run(tmp_path, "train", "cartpole-vtrace", *flags)
+    assert done.returncode == 0, done.stderr
+    flags = ("--episodes", 1, "--max-episode-steps", 8, "--video", "new/game.mp4", "--json")
+    done = run(tmp_path, "eval", "run", *flags)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["returns"] == [8]
+    assert len(frames_of(tmp_path / "new" / "game.mp4")) == 9
+
+
+def test_video_of_an_environment_without_pictures_is_refused_at_once(endless_run: Path) -> None:
+    """The refusal is the only line, and no file is made."""
+    done = run(endless_run.parent, "eval", endless_run, "--video", "game.mp4")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "seed eval: video: expected an environment with the render mode rgb_array, "
+        "got Endless-v0 with none\n"
+    )
+    assert not (endless_run.parent / "game.mp4").exists()

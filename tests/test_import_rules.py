@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ENVIRONMENT_LIBRARIES = ("gymnasium", "ale_py", "cv2")
+ENVIRONMENT_LIBRARIES = ("gymnasium", "ale_py", "cv2", "av", "pygame")
 
 # The command line hands over to a role's main, and `seed.train` to the learner's. They alone may
 # name the other packages, which are imported where they are called.

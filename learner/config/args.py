@@ -25,6 +25,7 @@ from seed.addresses import check_metrics_port
 from seed.errors import ConfigError, expected, require
 from seed.logs import LogFormat
 from seed.security import TlsFiles, check_cert_and_key
+from seed.video_path import check_video_path
 
 RUNS = Path("runs")
 
@@ -134,7 +135,8 @@ class EvalArgs:
     rng_seed: int = 0
     """Seed of the environments."""
     video: Path | None = None
-    """Write the first game to this mp4 file; steps one environment only."""
+    """Write the first game to this .mp4 (H.264) or .webm (VP9) file; steps one environment
+    only."""
     json: bool = False
     """Print only one JSON object on stdout."""
 
@@ -144,6 +146,7 @@ class EvalArgs:
         steps = self.max_episode_steps
         require(steps is None or steps >= 1, "max_episode_steps", "at least 1", steps)
         if self.video is not None:
+            check_video_path(self.video)
             require(self.num_envs in (0, 1), "num_envs", "1 with --video", self.num_envs)
 
     @property

@@ -1,4 +1,4 @@
-"""actors/video.py records the first full episode, in a file that plays."""
+"""The first full episode is recorded, of any environment that can render."""
 
 import sys
 from pathlib import Path
@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from actors.envs import make_group, make_video_group
+from actors.envs import check_video, make_group, make_video_group
 from actors.vectorisation import SyncVectorEnv
-from actors.video import RecordFirstEpisode
+from actors.video import FirstEpisode, RecordFirstEpisode
 from seed.env_config import AtariConfig, EnvConfig
 from seed.errors import ConfigError
-
-cv2 = pytest.importorskip("cv2")
+from tests.actors.videos import frames_of
 
 
 class Rendered(gymnasium.Env):
@@ -41,49 +40,61 @@ class Rendered(gymnasium.Env):
         return np.full((32, 48, 3), 20 * self._frames, np.uint8)
 
 
-def _frames(path: Path) -> list[np.ndarray]:
-    video, frames = cv2.VideoCapture(str(path)), []
-    while (read := video.read())[0]:
-        frames.append(read[1])
-    return frames
+def recorded(env: gymnasium.Env, path: Path) -> RecordFirstEpisode:
+    """Returns the environment with a recording of its own."""
+    return RecordFirstEpisode(env, FirstEpisode(path))
 
 
 def test_first_full_episode_is_recorded_and_no_more(tmp_path: Path) -> None:
     """The file has the first observation and every step of the episode, and nothing later."""
     path = tmp_path / "new" / "video.mp4"
-    env = RecordFirstEpisode(Rendered(), path)
+    env = recorded(Rendered(), path)
     for _ in range(2):
         env.reset()
         for _ in range(3):
             env.step(0)
     env.close()
-    frames = _frames(path)
+    frames = frames_of(path)
     assert [round(frame.mean() / 20) for frame in frames] == [1, 2, 3, 4]
     assert frames[0].shape == (32, 48, 3)
 
 
 def test_reset_before_the_end_starts_the_recording_over(tmp_path: Path) -> None:
     """A lost connection leaves no half episode in the file."""
-    env = RecordFirstEpisode(Rendered(), tmp_path / "video.mp4")
+    env = recorded(Rendered(), tmp_path / "video.mp4")
     env.reset()
     env.step(0)
     env.reset()
     for _ in range(3):
         env.step(0)
     env.close()
-    assert [round(frame.mean() / 20) for frame in _frames(tmp_path / "video.mp4")] == [3, 4, 5, 6]
+    assert [round(frame.mean() / 20) for frame in frames_of(tmp_path / "video.mp4")] == [3, 4, 5, 6]
 
 
-def test_environment_that_cannot_render_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            gymnasium.error.DependencyNotInstalled("install pygame"),
+            "video: the environment cannot render: install pygame; "
+            "in the checkout, pip install -e '.[video]' brings pygame",
+        ),
+        (RuntimeError("no display"), "video: the environment cannot render: no display"),
+    ],
+)
+def test_environment_that_cannot_render_is_refused(
+    tmp_path: Path, error: Exception, message: str
+) -> None:
     """The error says what the environment lacks, and does not count as its failure."""
 
     class Unrendered(Rendered):
         def render(self) -> np.ndarray:
-            raise gymnasium.error.DependencyNotInstalled("install pygame")
+            raise error
 
-    env = SyncVectorEnv(lambda: RecordFirstEpisode(Unrendered(), tmp_path / "video.mp4"), 1)
-    with pytest.raises(ConfigError, match="video: the environment cannot render: install pygame"):
+    env = SyncVectorEnv(lambda: recorded(Unrendered(), tmp_path / "video.mp4"), 1)
+    with pytest.raises(ConfigError) as caught:
         env.reset()
+    assert str(caught.value) == message
 
 
 def test_any_renderable_environment_can_be_recorded(tmp_path: Path) -> None:
@@ -94,14 +105,129 @@ def test_any_renderable_environment_can_be_recorded(tmp_path: Path) -> None:
     for _ in range(12):
         group.step(np.zeros(1, np.int64))
     group.close()
-    assert [frame.shape for frame in _frames(tmp_path / "video.mp4")] == [(160, 80, 3)] * 10
+    assert [frame.shape for frame in frames_of(tmp_path / "video.mp4")] == [(160, 80, 3)] * 10
 
 
-def test_missing_opencv_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without OpenCV the actor says which package to install."""
-    monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(ConfigError, match=r"seed-rl\[video\]"):
-        RecordFirstEpisode(Rendered(), tmp_path / "video.mp4")
+def test_cartpole_is_recorded_without_a_display(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The README's first environment: it draws with pygame, from the extra `video`."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    config = EnvConfig(env_id="CartPole-v1", max_episode_steps=5)
+    group = make_video_group(config, tmp_path / "video.mp4", base_seed=1)
+    group.reset()
+    for _ in range(5):
+        group.step(np.zeros(1, np.int64))
+    group.close()
+    assert [frame.shape for frame in frames_of(tmp_path / "video.mp4")] == [(400, 600, 3)] * 6
+
+
+def test_environment_that_is_replaced_later_does_not_overwrite_the_first_episode(
+    tmp_path: Path,
+) -> None:
+    """The file belongs to the recording, not to one of the environments."""
+
+    class Failing(Rendered):
+        games = 0
+
+        def step(self, action: int) -> tuple[int, float, bool, bool, dict]:
+            if Failing.games == 1 and self._steps == 1:
+                Failing.games += 1
+                raise RuntimeError("the simulator fell over")
+            result = super().step(action)
+            Failing.games += result[2]
+            return result
+
+    episode = FirstEpisode(tmp_path / "video.mp4")
+    env = SyncVectorEnv(lambda: RecordFirstEpisode(Failing(), episode), 1)
+    env.reset()
+    for _ in range(12):
+        env.step(np.zeros(1, np.int64))
+    env.close()
+    assert env.failures == 1
+    assert [round(frame.mean() / 20) for frame in frames_of(tmp_path / "video.mp4")] == [1, 2, 3, 4]
+
+
+def test_unfinished_episode_is_a_whole_file(tmp_path: Path) -> None:
+    """`seed eval` of an endless game is stopped; what was played until then can be watched."""
+    env = recorded(Rendered(), tmp_path / "video.mp4")
+    env.reset()
+    env.step(0)
+    env.close()
+    assert len(frames_of(tmp_path / "video.mp4")) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
+
+
+class NoPicture(Rendered):
+    """Renders text only."""
+
+    metadata = {"render_modes": ["ansi", "human"]}
+
+
+class NoRender(gymnasium.Env):
+    """Renders nothing."""
+
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+
+
+gymnasium.register("videos/NoPicture-v0", entry_point=f"{__name__}:NoPicture")
+gymnasium.register("videos/NoRender-v0", entry_point=f"{__name__}:NoRender")
+gymnasium.register("videos/Rendered-v0", entry_point=f"{__name__}:Rendered")
+gymnasium.register("videos/Function-v0", entry_point=lambda **_: Rendered())
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"),
+    [
+        (
+            "videos/NoPicture-v0",
+            "video: expected an environment with the render mode rgb_array, "
+            "got videos/NoPicture-v0 with ['ansi', 'human']",
+        ),
+        (
+            "videos/NoRender-v0",
+            "video: expected an environment with the render mode rgb_array, "
+            "got videos/NoRender-v0 with none",
+        ),
+        (
+            "seed/Null-v0",
+            "video: expected an environment that is registered with an entry_point, "
+            "got seed/Null-v0, vectorised only",
+        ),
+    ],
+)
+def test_environment_that_says_it_cannot_render_is_refused_before_it_is_made(
+    env_id: str, message: str
+) -> None:
+    """`seed eval` asks before it loads anything."""
+    with pytest.raises(ConfigError) as caught:
+        check_video(EnvConfig(env_id=env_id))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    "env_id",
+    ["videos/Rendered-v0", "videos/Function-v0", "CartPole-v1", "FrozenLake-v1", "ALE/Pong-v5"],
+)
+def test_environment_that_may_render_is_not_refused(env_id: str) -> None:
+    """Many environments render without saying so in their metadata."""
+    check_video(EnvConfig(env_id=env_id))
+
+
+@pytest.mark.parametrize(
+    ("package", "env_id"), [("av", "CartPole-v1"), ("av", "ALE/Pong-v5"), ("cv2", "ALE/Pong-v5")]
+)
+def test_missing_package_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, package: str, env_id: str
+) -> None:
+    """The advice works: the project itself is on no index."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError) as caught:
+        check_video(EnvConfig(env_id=env_id))
+    advice = "; in the checkout: pip install -e '.[video]'"
+    assert str(caught.value) == f"video: needs the package {package}{advice}"
 
 
 def test_recorded_game_has_the_observations_of_the_native_emulator(tmp_path: Path) -> None:
@@ -122,6 +248,6 @@ def test_recorded_game_has_the_observations_of_the_native_emulator(tmp_path: Pat
         np.testing.assert_array_equal(mine.observations[0], theirs.observations[0])
         assert mine.truncated == theirs.truncated
     recorded.close()
-    frames = _frames(tmp_path / "video.mp4")
+    frames = frames_of(tmp_path / "video.mp4")
     assert len(frames) == 101
     assert frames[0].shape == (210, 160, 3)
