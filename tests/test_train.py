@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from learner.agents.vtrace import VTraceAgent
-from learner.checkpoint import load_checkpoint
+from learner.checkpoint import best_score, load_checkpoint
 from learner.config.args import TrainArgs, parse_preset
 from learner.local_actors import ActorProcesses
 from learner.main import run_learner
@@ -88,6 +88,8 @@ def test_run_completes_and_leaves_its_files(tmp_path: Path) -> None:
     assert list(run_dir.glob("events.out.tfevents*"))
     checkpoint = load_checkpoint(run_dir / "checkpoints")
     assert checkpoint.learner_step == result["learner_steps"]
+    best = best_score(run_dir / "checkpoints")
+    assert best is not None and best.value == result["checkpoint/best_return"]
 
 
 def test_sigterm_saves_and_resume_goes_on(tmp_path: Path, processes: list[Process]) -> None:

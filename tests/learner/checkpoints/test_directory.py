@@ -148,8 +148,9 @@ def test_directories_that_cannot_be_renamed_are_copied(
     assert load_checkpoint(tmp_path).weights["weight"].tolist() == [4.0, 4.0]
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_kill_while_copying_leaves_no_half_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """meta.json is copied last, and nothing is a checkpoint without it."""
     save(tmp_path, 1)
@@ -157,10 +158,12 @@ def test_kill_while_copying_leaves_no_half_checkpoint(
     class KilledError(BaseException):
         """Stands for kill -9."""
 
-    real = shutil.copyfile
+    real, calls = shutil.copyfile, 0
 
     def copyfile(source: Path, target: Path) -> None:
-        if source.name == "meta.json":
+        nonlocal calls
+        calls += 1
+        if calls == number:
             raise KilledError
         real(source, target)
 
@@ -169,9 +172,9 @@ def test_kill_while_copying_leaves_no_half_checkpoint(
         patch.setattr(shutil, "copyfile", copyfile)
         with pytest.raises(KilledError):
             save(tmp_path, 2)
-    assert load_checkpoint(tmp_path).learner_step == 1
-    save(tmp_path, 2)
-    assert kept(tmp_path) == [2, 1]
+    assert kept(tmp_path) == [1]
+    save(tmp_path, 3)
+    assert load_checkpoint(tmp_path).learner_step == 3
 
 
 def test_checkpoint_that_cannot_be_removed_fails_no_save(
