@@ -39,6 +39,10 @@ _FLAGS = np.array(
 _KNOWN_FLAGS = np.bitwise_or.reduce(_FLAGS)
 
 
+# Networks compute in float32, also with leaves of float64.
+_FLOAT32_MAX = np.finfo(np.float32).max
+
+
 class Episode(NamedTuple):
     """A full game that has just ended."""
 
@@ -183,9 +187,18 @@ def _field_of(leaf: ArraySpec) -> str:
 
 
 def _check_finite(array: np.ndarray, field: str) -> None:
-    """Refuses NaN and infinity: one of them would reach every weight."""
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise WireError(expected(field, "finite values", array[~np.isfinite(array)][0]))
+    """Refuses NaN, infinity and what is infinite in float32: one would reach every weight.
+
+    The first index in the message is the environment's in its group.
+    """
+    if array.dtype.kind != "f":
+        return
+    is_wide = array.dtype.itemsize > _FLOAT32_MAX.itemsize
+    right = np.abs(array) <= _FLOAT32_MAX if is_wide else np.isfinite(array)
+    if not right.all():
+        index = np.argwhere(~right)[0].tolist()
+        wanted = "finite values of float32" if is_wide else "finite values"
+        raise WireError(expected(field, wanted, f"{array[*index]} at {index}"))
 
 
 def _check_episode(episode: Episode, num_envs: int) -> None:

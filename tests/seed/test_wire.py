@@ -1,6 +1,7 @@
 """Arrays become messages and arrays again, bit for bit, and every refusal names its field."""
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -147,11 +148,11 @@ REFUSED_STEPS: dict[str, tuple[dict[str, Any], str]] = {
     "highest_flag": ({"step_flags": b"\0\0\x80"}, "step_flags: expected sums of 0b111, got 128"),
     "infinite_reward": (
         {"rewards": np.array([0, np.inf, 0], "<f4").tobytes()},
-        "rewards: expected finite values, got inf",
+        r"rewards: expected finite values, got inf at \[1\]",
     ),
     "nan_in_a_leaf": (
         {"observations": [bytes(60), np.full(9, np.nan, "<f4").tobytes(), bytes(24)]},
-        r"observations\['0/speed'\]: expected finite values, got nan",
+        r"observations\['0/speed'\]: expected finite values, got nan at \[0, 0\]",
     ),
     "value_too_large": (
         {"observations": [bytes(60), bytes(36), np.array([0, 6, 1], "<i8").tobytes()]},
@@ -174,6 +175,22 @@ def test_malformed_step_is_refused(name: str) -> None:
     changes, message = REFUSED_STEPS[name]
     with pytest.raises(WireError, match=f"^{message}"):
         wire.decode_env_outputs(encoded(**changes), HELLO)
+
+
+@pytest.mark.parametrize("value", [1e39, -1e300, np.inf, np.nan])
+def test_float64_leaf_holds_no_more_than_float32(value: float) -> None:
+    """The message names leaf, row, index and value; networks would compute with infinity."""
+    spec = EnvSpec(
+        observations=(ArraySpec(name="pose", dtype="float64", shape=(2,)),), action=SPEC.action
+    )
+    outputs = random_outputs(spec)
+    largest = float(np.finfo(np.float32).max)
+    outputs.observations[0][:] = [-largest, largest]
+    wire.check_values(outputs, spec)
+    outputs.observations[0][2, 1] = value
+    wanted = f"observations['pose']: expected finite values of float32, got {value} at [2, 1]"
+    with pytest.raises(WireError, match=re.escape(wanted)):
+        wire.check_values(outputs, spec)
 
 
 def test_group_of_another_size_is_refused() -> None:
