@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from actors.atari import make_atari, make_rendered_atari
+from actors.checked_vector import CheckedVectorEnv
 from actors.construction import find_registered, make_env, make_vectors
 from actors.group import EnvGroup
 from actors.growing import GrowingVectorEnv
@@ -62,7 +63,11 @@ def make_group(
 
     def make_part(size: int) -> VectorEnv:
         return make_vector_env(
-            config, num_envs=size, num_threads=num_threads, num_workers=num_workers
+            config,
+            num_envs=size,
+            num_threads=num_threads,
+            num_workers=num_workers,
+            first_index=index * num_envs,
         )
 
     whole = make_part if not config.is_atari else functools.partial(GrowingVectorEnv, make_part)
@@ -104,6 +109,7 @@ def make_vector_env(
     num_envs: int,
     num_threads: int = 1,
     num_workers: int = 0,
+    first_index: int = 0,
 ) -> VectorEnv:
     """Returns `num_envs` environments in NEXT_STEP autoreset.
 
@@ -114,6 +120,7 @@ def make_vector_env(
       num_envs: environments that step together.
       num_threads: threads that step them; only "ALE/*" uses more than one.
       num_workers: processes that step them; 0 for the calling process.
+      first_index: number of the first of them, in messages.
 
     Raises:
       ConfigError: an unknown id or argument, or workers for an environment that cannot use
@@ -128,11 +135,16 @@ def make_vector_env(
         atari = limited_atari(config)
         return make_atari(game, atari, num_envs=num_envs, num_threads=num_threads)
     if registered.entry_point is None:
-        return make_vectors(registered, num_envs, limited_kwargs(registered, config))
+        kwargs = limited_kwargs(registered, config)
+        vector_env = make_vectors(registered, num_envs, kwargs)
+        # Our own are right, and are there to measure all the rest.
+        if registered.namespace == "seed":
+            return vector_env
+        return CheckedVectorEnv(vector_env, first_index=first_index)
     make_single = functools.partial(make_single_env, config)
     if num_workers:
-        return WorkerVectorEnv(make_single, num_envs, num_workers)
-    return SyncVectorEnv(make_single, num_envs)
+        return WorkerVectorEnv(make_single, num_envs, num_workers, first_index=first_index)
+    return SyncVectorEnv(make_single, num_envs, first_index=first_index)
 
 
 def make_single_env(config: EnvConfig) -> gymnasium.Env:

@@ -65,6 +65,11 @@ class EnvGroup:
         return getattr(self._env, "num_ready", self.num_envs)
 
     @property
+    def failures(self) -> int:
+        """How often an environment of the group has failed so far."""
+        return getattr(self._env, "failures", 0)
+
+    @property
     def spec(self) -> EnvSpec:
         """What one environment of the group emits and takes."""
         return self._adapter.spec

@@ -40,13 +40,19 @@ def main(argv: Sequence[str]) -> int:
         run(args, threading.Event())
     except KeyboardInterrupt:
         return 0
-    except EnvironmentFailedError:
-        traceback.print_exc()
-        return 1
     except SeedError as error:
-        print(f"seed actor: {error}", file=sys.stderr)
+        if _has_traceback(error):
+            traceback.print_exc()
+        else:
+            print(f"seed actor: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _has_traceback(error: SeedError) -> bool:
+    """Whether an environment's own code raised, in this process or in a worker."""
+    is_of_code = error.__cause__ is not None or hasattr(error, "__notes__")
+    return isinstance(error, EnvironmentFailedError) and is_of_code
 
 
 def _run_logging_json(args: ActorArgs) -> int:

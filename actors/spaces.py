@@ -13,7 +13,7 @@ from seed.errors import SpecError, expected
 from seed.specs import ArraySpec, EnvSpec
 
 # Keys that lead from a nested observation to one leaf: ("camera", 0).
-_Path = tuple[str | int, ...]
+Path = tuple[str | int, ...]
 
 _SUPPORTED = "Box, Discrete, MultiBinary, MultiDiscrete, or Dict and Tuple of these"
 
@@ -27,9 +27,9 @@ class SpaceAdapter:
     """
 
     def __init__(self, observation_space: spaces.Space, action_space: spaces.Space) -> None:
-        leaves = _leaves(observation_space, ())
+        leaves = leaves_of(observation_space)
         self.spec = EnvSpec(
-            observations=tuple(_observation_spec(path, space) for path, space in leaves),
+            observations=tuple(observation_spec(path, space) for path, space in leaves),
             action=_action_spec(action_space),
         )
         assert isinstance(action_space, spaces.Discrete)
@@ -63,17 +63,28 @@ class SpaceAdapter:
         return actions + self._action_start if self._action_start else actions
 
 
-def _leaves(space: spaces.Space, path: _Path) -> list[tuple[_Path, spaces.Space]]:
+def space_of(env: Any, attribute: str) -> spaces.Space:
+    """Returns `env.observation_space` or `env.action_space`; raises SpecError if it is none."""
+    space = getattr(env, attribute, None)
+    if isinstance(space, spaces.Space):
+        return space
+    got = "None" if space is None else f"{type(space).__module__}.{type(space).__name__} {space}"
+    raise SpecError(expected(attribute, "a space of Gymnasium (gymnasium.spaces)", got))
+
+
+def leaves_of(space: spaces.Space, path: Path = ()) -> list[tuple[Path, spaces.Space]]:
+    """Returns path and space of each leaf, in the order in which they travel."""
     if isinstance(space, spaces.Dict):
         children = list(space.spaces.items())
     elif isinstance(space, spaces.Tuple):
         children = list(enumerate(space.spaces))
     else:
         return [(path, space)]
-    return [leaf for key, child in children for leaf in _leaves(child, (*path, key))]
+    return [leaf for key, child in children for leaf in leaves_of(child, (*path, key))]
 
 
-def _observation_spec(path: _Path, space: spaces.Space) -> ArraySpec:
+def observation_spec(path: Path, space: spaces.Space) -> ArraySpec:
+    """Returns the spec of one leaf; raises SpecError if it cannot travel."""
     name = "/".join(map(str, path)) or "observation"
     if isinstance(space, spaces.Discrete):
         return ArraySpec(name=name, dtype="int64", num_values=int(space.n))

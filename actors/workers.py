@@ -1,7 +1,7 @@
 """Environments stepped by worker processes, for those that take milliseconds a step.
 
 Used by an `EnvGroup`, in the actor's main thread (`seed actor --env-workers`). Each worker is
-a process that runs `_serve`. Leaves replacing environments that raise to `SyncVectorEnv`.
+a process that runs `_serve`. Leaves replacing environments that fail to `SyncVectorEnv`.
 """
 
 import contextlib
@@ -51,7 +51,12 @@ class WorkerVectorEnv(VectorEnv):
     """
 
     def __init__(
-        self, make_env: Callable[[], gymnasium.Env], num_envs: int, num_workers: int
+        self,
+        make_env: Callable[[], gymnasium.Env],
+        num_envs: int,
+        num_workers: int,
+        *,
+        first_index: int = 0,
     ) -> None:
         """Starts the workers, which make their environments at the same time.
 
@@ -59,6 +64,7 @@ class WorkerVectorEnv(VectorEnv):
           make_env: returns one environment; is pickled.
           num_envs: E, environments that step together.
           num_workers: W, at most E.
+          first_index: number of the first environment, in messages.
 
         Raises:
           ConfigError: more workers than environments, or what `make_env` raises of these.
@@ -71,8 +77,9 @@ class WorkerVectorEnv(VectorEnv):
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self._workers: list[_Worker] = []
         try:
-            for share in np.array_split(np.arange(num_envs), num_workers):
-                self._workers.append(_Worker(make_env, slice(int(share[0]), int(share[-1]) + 1)))
+            for rows in np.array_split(np.arange(num_envs), num_workers):
+                share = slice(int(rows[0]), int(rows[-1]) + 1)
+                self._workers.append(_Worker(make_env, share, first_index + share.start))
             made = [worker.receive() for worker in self._workers]
         except BaseException:
             self.close()
@@ -83,6 +90,11 @@ class WorkerVectorEnv(VectorEnv):
         self._worker_spaces = [
             batch_space(self.single_observation_space, worker.num_envs) for worker in self._workers
         ]
+
+    @property
+    def failures(self) -> int:
+        """Environments replaced so far."""
+        return sum(worker.failures for worker in self._workers)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -103,7 +115,7 @@ class WorkerVectorEnv(VectorEnv):
           truncated bool [E], {}. Infos are not passed on.
 
         Raises:
-          EnvironmentFailedError: a worker ended, or an environment keeps raising.
+          EnvironmentFailedError: a worker ended, or an environment keeps failing.
         """
         for worker in self._workers:
             worker.send("step", {"actions": actions[worker.share]})
@@ -133,14 +145,18 @@ class WorkerVectorEnv(VectorEnv):
 class _Worker:
     """The actor's end of one worker process, which steps environments `share` of the group."""
 
-    def __init__(self, make_env: Callable[[], gymnasium.Env], share: slice) -> None:
+    def __init__(
+        self, make_env: Callable[[], gymnasium.Env], share: slice, first_index: int
+    ) -> None:
         self.share = share
+        self.failures = 0
+        """Environments replaced so far."""
         self.num_envs = share.stop - share.start
         # Not "fork": the actor has threads of gRPC.
         context = multiprocessing.get_context("spawn")
         self._pipe, far_end = context.Pipe()
         make_envs = functools.partial(
-            SyncVectorEnv, make_env, self.num_envs, first_index=share.start
+            SyncVectorEnv, make_env, self.num_envs, first_index=first_index
         )
         name = f"env-worker-{share.start}-{share.stop - 1}"
         self._process = spawn(context, _serve, (far_end, make_envs), name=name)
@@ -164,7 +180,8 @@ class _Worker:
                 if isinstance(message, SeedError):
                     raise message
                 if not isinstance(message, logging.LogRecord):
-                    return message
+                    answer, self.failures = message
+                    return answer
                 take_record(message)
         except (EOFError, OSError) as error:
             raise self._ended() from error
@@ -210,10 +227,10 @@ def _serve(pipe: Connection, make_envs: Callable[[], SyncVectorEnv]) -> None:
     forward_log(send)
     try:
         with contextlib.closing(make_envs()) as envs:
-            send((envs.single_observation_space, envs.single_action_space))
+            send(((envs.single_observation_space, envs.single_action_space), 0))
             while (call := _next_call(pipe)) is not None:
                 method, arguments = call
-                send(getattr(envs, method)(**arguments))
+                send((getattr(envs, method)(**arguments), envs.failures))
     except Exception as error:
         with contextlib.suppress(OSError):  # the actor may have gone
             send(_portable_error(error))
@@ -242,5 +259,8 @@ def _next_call(pipe: Connection) -> tuple[str, dict[str, Any]] | None:
 def _portable_error(error: Exception) -> SeedError:
     """Returns the error to raise in the actor, with this process's traceback as a note."""
     portable = error if isinstance(error, SeedError) else EnvironmentFailedError(repr(error))
+    # A wrong answer has no cause: nothing was raised where it came from.
+    if portable is error and isinstance(error, EnvironmentFailedError) and not error.__cause__:
+        return error
     portable.add_note(f"In an environment worker:\n{''.join(traceback.format_exception(error))}")
     return portable

@@ -270,6 +270,21 @@ def test_any_gymnasium_id_works_by_itself(tmp_path: Path) -> None:
     assert result["eval_episodes"] == len(result["returns"]) == 5
 
 
+def test_one_nan_of_one_environment_does_not_end_the_run(tmp_path: Path) -> None:
+    """The environment is replaced; the actor's log names it, its step and the value."""
+    run_dir = tmp_path / "run"
+    flags = ("--env-id", "tests.actors.odd_envs:odd/NanReward-v0", "--num-actors", 1)
+    done = _run(
+        *("train", "cartpole-vtrace", *flags, "--total-env-steps", 2_000),
+        *("--run-dir", run_dir, *IN_THREAD),
+    )
+    assert done.returncode == 0, done.stderr
+    log = (run_dir / "actor-0.log").read_text()
+    assert log.count("is replaced") == 1
+    wanted = "environment 4 gave a wrong answer at step 3 of its episode and is replaced"
+    assert wanted in log and "reward: expected a finite number of float32, got nan" in log
+
+
 def test_run_whose_loss_is_not_finite_ends_with_the_reason(tmp_path: Path) -> None:
     """With a far too high learning rate it exits 1, writes the batches, and has no traceback."""
     run_dir = tmp_path / "run"

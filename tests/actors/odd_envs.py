@@ -123,6 +123,116 @@ class OldReset(OldStep):
         return np.zeros(1, np.float32)
 
 
+class WrongAnswer(gymnasium.Env):
+    """Well behaved, but one copy of it gives one wrong answer, of a kind in `WRONG_STEPS`.
+
+    An episode has 20 steps. The observation is (steps, steps).
+    """
+
+    observation_space = spaces.Dict(
+        {
+            "x": spaces.Box(-np.inf, np.inf, (2,), np.float64),
+            "pixels": spaces.Box(0, 255, (2,), np.uint8),
+            "square": spaces.Discrete(30),
+        }
+    )
+    action_space = spaces.Discrete(2)
+    copies = 0
+    """Made so far in this process."""
+
+    def __init__(self, kind: str, at: int = 3, copy: int | None = None) -> None:
+        """Copy number `copy`, or every copy, is wrong at step `at`; in its reset if that is 0."""
+        WrongAnswer.copies += 1
+        self._kind, self._at = kind, at
+        self._is_wrong = copy in (None, WrongAnswer.copies)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        self._steps = 0
+        return self._answer()[0], {}
+
+    def step(self, action: int) -> Any:
+        self._steps += 1
+        return self._answer()
+
+    def _answer(self) -> Any:
+        n = self._steps
+        observation = {"x": np.full(2, n, float), "pixels": np.full(2, n, np.uint8), "square": n}
+        answer = (observation, 1.0, n == 20, False, {})
+        if self._is_wrong and self._steps == self._at:
+            return WRONG_STEPS[self._kind](*answer)
+        return answer
+
+
+def _with(**leaves: Any) -> Any:
+    """Returns what changes leaves of an observation, and leaves out those that are None."""
+
+    def change(observation: dict, *rest: Any) -> Any:
+        changed = {**observation, **leaves}
+        return {key: leaf for key, leaf in changed.items() if leaf is not None}, *rest
+
+    return change
+
+
+# Kind -> what makes a wrong answer of a step out of a right one.
+WRONG_STEPS: dict[str, Any] = {
+    "raises": lambda *answer: 1 / 0,
+    "nan reward": lambda o, r, *rest: (o, float("nan"), *rest),
+    "infinite reward": lambda o, r, *rest: (o, np.float32(np.inf), *rest),
+    "huge reward": lambda o, r, *rest: (o, -1e39, *rest),
+    "no reward": lambda o, r, *rest: (o, None, *rest),
+    "two rewards": lambda o, r, *rest: (o, np.ones(2), *rest),
+    "word as reward": lambda o, r, *rest: (o, "1.0", *rest),
+    "complex reward": lambda o, r, *rest: (o, 1j, *rest),
+    "no flag": lambda o, r, t, u, i: (o, r, None, u, i),
+    "nan flag": lambda o, r, t, u, i: (o, r, t, float("nan"), i),
+    "two flags": lambda o, r, t, u, i: (o, r, np.zeros(2, bool), u, i),
+    "word as flag": lambda o, r, t, u, i: (o, r, "False", u, i),
+    "four values": lambda o, r, t, u, i: (o, r, t, i),
+    "six values": lambda o, r, t, u, i: (o, r, t, u, i, i),
+    "nothing": lambda *answer: None,
+    "a dict": lambda o, r, t, u, i: {"obs": o, "reward": r, "done": t, "cut": u, "info": i},
+    "no observation": lambda o, *rest: (None, *rest),
+    "nan observation": _with(x=np.array([0, np.nan])),
+    "infinite observation": _with(x=np.array([np.inf, 0])),
+    "huge observation": _with(x=np.array([0, 1e39])),
+    "nan at the end": lambda o, r, t, u, i: (_with(x=[np.nan, 0])(o)[0], r, True, u, i),
+    "missing key": _with(pixels=None),
+    "short leaf": _with(x=np.zeros(1)),
+    "leaf with one more axis": _with(x=np.zeros((2, 1))),
+    "ragged leaf": _with(x=[[0.0], [0.0, 1.0]]),
+    "words": _with(x=np.array(["1", "2"])),
+    "no leaf": _with(x=[None, None]),
+    "too large for uint8": _with(pixels=np.array([256, 0])),
+    "negative for uint8": _with(pixels=np.array([0, -1], np.int16)),
+    "fraction for uint8": _with(pixels=[0, 0.5]),
+    "value that does not exist": _with(square=30),
+    "fraction as value": _with(square=1.5),
+    "no dict": lambda o, *rest: (o["x"], *rest),
+}
+
+
+class NanReward(gymnasium.Env):
+    """CartPole's spaces; one copy in this process gives one reward of NaN, at its third step."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (4,), np.float32)
+    action_space = spaces.Discrete(2)
+    copies = 0
+
+    def __init__(self, copy: int = 5) -> None:
+        NanReward.copies += 1
+        self._is_wrong = copy in (0, NanReward.copies)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self._steps = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict]:
+        self._steps += 1
+        reward = float("nan") if self._is_wrong and self._steps == 3 else 1.0
+        return self.np_random.random(4).astype(np.float32), reward, self._steps == 20, False, {}
+
+
 for _name, _class in {
     "NestedDict": NestedDict,
     "TupleOfKinds": TupleOfKinds,
@@ -130,5 +240,7 @@ for _name, _class in {
     "NeverCloses": NeverCloses,
     "OldStep": OldStep,
     "OldReset": OldReset,
+    "WrongAnswer": WrongAnswer,
+    "NanReward": NanReward,
 }.items():
     gymnasium.register(f"odd/{_name}-v0", entry_point=_class)

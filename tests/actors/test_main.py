@@ -154,6 +154,24 @@ def test_environment_that_keeps_raising_exits_1_with_its_traceback(
     assert "EnvironmentFailedError" in stderr
 
 
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_environment_whose_reward_stays_nan_exits_1_in_one_line(
+    address: str, workers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was raised, so a traceback would show none of the user's code."""
+    learner = FakeLearner(
+        "tests.actors.odd_envs:odd/NanReward-v0", settings={"env_kwargs": '{"copy": 0}'}
+    )
+    with serving(learner, address):
+        assert main(["--learner", address, "--env-workers", workers]) == 1
+    stderr = capsys.readouterr().err
+    assert "Traceback" not in stderr
+    assert stderr.splitlines()[-1] == (
+        "seed actor: environment 0 gave a wrong answer at step 3 of its episode, for the 6th "
+        "time in a row: reward: expected a finite number of float32, got nan"
+    )
+
+
 @pytest.mark.parametrize(
     "flags",
     [

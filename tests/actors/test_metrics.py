@@ -56,6 +56,7 @@ def test_steps_games_and_waits_are_counted(tmp_path: Path) -> None:
     assert found.pop("seed_actor_waiting_seconds_total") > 0
     assert found == {
         "seed_actor_env_steps_total": sum(int((~row.is_first).sum()) for row in rows),
+        "seed_actor_env_failures_total": 0,
         "seed_actor_episodes_total": sum(len(row.episodes) for row in rows),
         "seed_actor_connections_total": 1,
         "seed_actor_envs": 2,
@@ -63,3 +64,33 @@ def test_steps_games_and_waits_are_counted(tmp_path: Path) -> None:
     assert found["seed_actor_episodes_total"] > 0
     assert scrape(metrics.url)["seed_actor_envs"] == 0
     metrics.close()
+
+
+class Silent:
+    """A connection to nothing."""
+
+    def send(self, outputs: EnvOutputs) -> None:
+        """Drops a step."""
+
+    def receive(self) -> tuple[int, np.ndarray]:
+        """Is not called."""
+        raise NotImplementedError
+
+
+def test_failures_of_environments_are_counted() -> None:
+    """The counter follows the groups, from the time at which the connection was made."""
+    env_id = "tests.actors.odd_envs:odd/Fragile-v0"
+    config = EnvConfig(env_id=env_id, env_kwargs='{"fails_at": 2}')
+    group = make_group(config, index=0, num_envs=3, base_seed=1)
+    metrics = ActorMetrics("127.0.0.1", 0)
+    actions = np.zeros(3, np.int64)
+    group.reset()
+    for _ in range(3):
+        group.step(actions)
+    connection = CountedConnection(Silent(), metrics, [group])
+    for _ in range(2):
+        connection.send(group.step(actions))
+    found = scrape(metrics.url)
+    metrics.close()
+    assert group.failures == 6
+    assert found["seed_actor_env_failures_total"] == 3

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from actors.replacement import MAX_FAILURES_IN_A_ROW, ReplacedOnError
+from actors.failures import MAX_FAILURES_IN_A_ROW
+from actors.replacement import ReplacedOnError
 from seed.errors import EnvironmentFailedError, SpecError
 from tests.actors.odd_envs import Fragile
 
@@ -41,7 +42,7 @@ def test_failed_environment_is_closed_and_another_one_made_at_once() -> None:
     env = ReplacedOnError(make_env, index=0)
     env.reset()
     assert env.step(0) == (1, 1.0, False, False)
-    assert env.step(0) == (1, 0.0, False, True)
+    assert env.step(0) == (None, 0.0, False, True)
     assert [one.is_closed for one in made] == [True, False]
     assert env.failures == 1
 
@@ -72,12 +73,14 @@ def test_reward_that_is_not_a_number_is_a_failure() -> None:
     """The environment is replaced, and the reward reaches no batch."""
 
     class Rewardless(Fragile):
-        def step(self, action: int) -> tuple[Any, Any, bool, bool, dict]:
-            return 0, None, False, False, {}
+        def step(self, action: int) -> Any:
+            observation, reward, *rest = super().step(action)
+            return observation, reward if self._steps < 2 else None, *rest
 
     env = ReplacedOnError(lambda: Rewardless(fails_at=0), index=0)
     env.reset()
-    assert env.step(0) == (0, 0.0, False, True)
+    assert env.step(0) == (1, 1.0, False, False)
+    assert env.step(0) == (None, 0.0, False, True)
     assert env.failures == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import actors.workers
 from actors.envs import make_group, make_vector_env
-from actors.replacement import MAX_FAILURES_IN_A_ROW
+from actors.failures import MAX_FAILURES_IN_A_ROW
 from actors.workers import WorkerVectorEnv
 from seed.env_config import EnvConfig
 from seed.errors import ConfigError, EnvironmentFailedError
