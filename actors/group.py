@@ -54,6 +54,7 @@ class EnvGroup:
         self._returns = np.zeros(self.num_envs, np.float64)
         self._lengths = np.zeros(self.num_envs, np.int64)
         self._was_done = np.zeros(self.num_envs, bool)
+        self._reported_failures = 0
 
     @property
     def num_envs(self) -> int:
@@ -68,6 +69,11 @@ class EnvGroup:
     def failures(self) -> int:
         """How often an environment of the group has failed so far."""
         return getattr(self._env, "failures", 0)
+
+    def _new_failures(self) -> int:
+        """Returns how often an environment has failed since the last call."""
+        before, self._reported_failures = self._reported_failures, self.failures
+        return self._reported_failures - before
 
     @property
     def spec(self) -> EnvSpec:
@@ -89,6 +95,7 @@ class EnvGroup:
             is_first=np.ones(self.num_envs, bool),
             terminated=nothing,
             truncated=nothing,
+            failures=self._new_failures(),
         )
 
     def step(self, actions: np.ndarray) -> EnvOutputs:
@@ -116,6 +123,7 @@ class EnvGroup:
             terminated=terminated,
             truncated=truncated,
             episodes=self._count(rewards, is_first, over),
+            failures=self._new_failures(),
         )
 
     def close(self) -> None:

@@ -6,12 +6,11 @@ The actor's main thread counts; a thread of the HTTP server reads.
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from actors.group import EnvGroup
 from actors.loop import PolicyConnection
 from seed.metrics_server import MetricsServer
 from seed.wire import EnvOutputs
@@ -72,30 +71,16 @@ class ActorMetrics:
 class CountedConnection:
     """A connection to a learner whose steps and waits are counted."""
 
-    def __init__(
-        self,
-        connection: PolicyConnection,
-        metrics: ActorMetrics,
-        groups: Sequence[EnvGroup] = (),
-    ) -> None:
-        """Counts what passes through `connection`, and the failures in `groups`."""
+    def __init__(self, connection: PolicyConnection, metrics: ActorMetrics) -> None:
         self._connection = connection
         self._metrics = metrics
-        self._groups = groups
-        self._failures = [group.failures for group in groups]
 
     def send(self, outputs: EnvOutputs) -> None:
         """Sends one step of a group; a row that follows a reset is no env step."""
         self._metrics.env_steps.inc(len(outputs.rewards) - int(outputs.is_first.sum()))
         self._metrics.episodes.inc(len(outputs.episodes))
-        if self._groups:
-            self._count_failures(outputs.group)
+        self._metrics.env_failures.inc(outputs.failures)
         self._connection.send(outputs)
-
-    def _count_failures(self, index: int) -> None:
-        failures = self._groups[index].failures
-        self._metrics.env_failures.inc(failures - self._failures[index])
-        self._failures[index] = failures
 
     def receive(self) -> tuple[int, np.ndarray]:
         """Waits for an answer, and counts the seconds."""

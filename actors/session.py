@@ -136,8 +136,7 @@ class ActorSession:
             run_loop(self._groups, stream, stop)
             return
         with self._metrics.connected(sum(group.num_envs for group in self._groups)):
-            connection = CountedConnection(stream, self._metrics, self._groups)
-            run_loop(self._groups, connection, stop)
+            run_loop(self._groups, CountedConnection(stream, self._metrics), stop)
 
     def _prepare(self, task: pb.Task) -> None:
         """Makes the task's environments, unless those of the last task fit."""

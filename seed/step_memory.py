@@ -3,8 +3,8 @@
 The step comes from an actor, or from the ingress process that serves it. There is one anonymous
 file for each actor. It disappears with the last process that maps it, even after a kill.
 
-    file    group 0: observations  rewards  flags  episodes  actions   group 1: ...
-             written by the stepping process -----------'    '-- by the answering process
+    file    group 0: observations  rewards  flags  episodes  failures  actions   group 1: ...
+             written by the stepping process ---------------------'    '-- by the answering process
 """
 
 import itertools
@@ -46,7 +46,8 @@ class GroupMemory:
             count = int(np.prod(shape, dtype=np.int64))
             arrays.append(np.frombuffer(buffer, dtype, count, offset).reshape(shape))
             offset += _padded(arrays[-1].nbytes)
-        *self._observations, self._rewards, self._flags, self._episodes, self._actions = arrays
+        *self._observations, self._rewards, self._flags, self._episodes = arrays[:-2]
+        self._failures, self._actions = arrays[-2:]
 
     def write(self, outputs: EnvOutputs) -> int:
         """Copies a step into the memory; returns the number of episodes that it carries."""
@@ -56,6 +57,7 @@ class GroupMemory:
         self._flags[0] = outputs.is_first
         self._flags[1] = outputs.terminated
         self._flags[2] = outputs.truncated
+        self._failures[0] = outputs.failures
         num_episodes = len(outputs.episodes)
         if num_episodes:
             self._episodes[:num_episodes] = [tuple(episode) for episode in outputs.episodes]
@@ -73,6 +75,7 @@ class GroupMemory:
             terminated=flags[1],
             truncated=flags[2],
             episodes=[Episode(*fields) for fields in episodes],
+            failures=int(self._failures[0]),
         )
 
     def answer(self, actions: np.ndarray) -> None:
@@ -125,6 +128,7 @@ def _layout(spec: EnvSpec, num_envs: int) -> list[tuple[np.dtype, tuple[int, ...
         (np.dtype(np.float32), (num_envs,)),
         (np.dtype(np.uint8), (3, num_envs)),
         (_EPISODE, (num_envs,)),
+        (np.dtype(np.uint32), (1,)),
         (np.dtype(np.int64), (num_envs,)),
     ]
 

@@ -70,6 +70,8 @@ class EnvOutputs:
     truncated: np.ndarray
     """bool [E]: the episode is cut here, the return is not."""
     episodes: Sequence[Episode] = ()
+    failures: int = 0
+    """How often environments failed in this step: they were replaced, or their episode was cut."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,7 @@ def encode_env_outputs(outputs: EnvOutputs, spec: EnvSpec) -> bytes:
             pb.Episode(env=e.env, episode_return=e.episode_return, length=e.length)
             for e in outputs.episodes
         ],
+        failures=outputs.failures,
     )
     leaves = zip(outputs.observations, spec.observations, strict=True)
     return join_request(
@@ -161,6 +164,7 @@ def decode_env_outputs(
         terminated=terminated,
         truncated=truncated,
         episodes=[Episode(e.env, e.episode_return, e.length) for e in message.episodes],
+        failures=message.failures,
     )
     check_values(outputs, hello.spec)
     return outputs

@@ -4,6 +4,7 @@
 open unrolls and the network it acts with. `run_inference` is that thread's loop.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -27,6 +28,8 @@ from learner.reporting.metrics import Metrics, ThreadClock
 from learner.weights import PublishedWeights
 from seed.specs import EnvSpec
 from seed.wire import Episode
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_inference(batcher: Batcher, engine: "InferenceEngine", metrics: Metrics) -> None:
@@ -94,6 +97,7 @@ class InferenceEngine:
         self._metrics = metrics
         self._device = device
         self._observers = observers
+        self._warned_of_failures = False
         self._staging = Staging(spec, device)
         self._slots = SlotStates(agent.initial_state, device)
         self._unrolls = UnrollStore(agent.unroll_length, device, block_size=agent.batch_size)
@@ -153,8 +157,19 @@ class InferenceEngine:
             outputs = request.outputs
             if not request.is_eval:
                 self._counters.add_env_steps(len(outputs.is_first) - int(outputs.is_first.sum()))
+            if outputs.failures:
+                self._count_failures(outputs.failures)
             for episode in outputs.episodes:
                 self._counters.add_episode(episode, is_eval=request.is_eval)
+
+    def _count_failures(self, failures: int) -> None:
+        self._metrics.sum("envs/failed", failures)
+        if not self._warned_of_failures:
+            self._warned_of_failures = True
+            _LOG.warning(
+                "an environment failed and the run goes on; its actor's log says which one, and "
+                "why (envs/failed counts them from now on)"
+            )
 
     def _store(
         self, slots: np.ndarray, step: Unrolls, is_eval: np.ndarray | None, clock: ThreadClock

@@ -358,6 +358,14 @@ METRICS: tuple[Metric, ...] = (
         OverRanks.ADD,
     ),
     Metric(
+        "envs/failed",
+        "failures",
+        "environments that raised or gave a wrong answer; they were replaced, or their episode "
+        "was cut; their actors' logs say why",
+        Kind.SUM,
+        OverRanks.ADD,
+    ),
+    Metric(
         "envs/connected",
         "environments",
         "environments of the connected actors",

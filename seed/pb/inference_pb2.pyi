@@ -96,18 +96,20 @@ class Welcome(_message.Message):
     def __init__(self, run_name: _Optional[str] = ..., envs_connected: _Optional[int] = ...) -> None: ...
 
 class EnvOutputs(_message.Message):
-    __slots__ = ("group", "observations", "rewards", "step_flags", "episodes")
+    __slots__ = ("group", "observations", "rewards", "step_flags", "episodes", "failures")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
     REWARDS_FIELD_NUMBER: _ClassVar[int]
     STEP_FLAGS_FIELD_NUMBER: _ClassVar[int]
     EPISODES_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
     group: int
     observations: _containers.RepeatedScalarFieldContainer[bytes]
     rewards: bytes
     step_flags: bytes
     episodes: _containers.RepeatedCompositeFieldContainer[Episode]
-    def __init__(self, group: _Optional[int] = ..., observations: _Optional[_Iterable[bytes]] = ..., rewards: _Optional[bytes] = ..., step_flags: _Optional[bytes] = ..., episodes: _Optional[_Iterable[_Union[Episode, _Mapping]]] = ...) -> None: ...
+    failures: int
+    def __init__(self, group: _Optional[int] = ..., observations: _Optional[_Iterable[bytes]] = ..., rewards: _Optional[bytes] = ..., step_flags: _Optional[bytes] = ..., episodes: _Optional[_Iterable[_Union[Episode, _Mapping]]] = ..., failures: _Optional[int] = ...) -> None: ...
 
 class Episode(_message.Message):
     __slots__ = ("env", "episode_return", "length")

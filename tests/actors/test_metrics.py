@@ -78,19 +78,16 @@ class Silent:
 
 
 def test_failures_of_environments_are_counted() -> None:
-    """The counter follows the groups, from the time at which the connection was made."""
+    """Each failure travels with the step in which it happened, and is counted once."""
     env_id = "tests.actors.odd_envs:odd/Fragile-v0"
     config = EnvConfig(env_id=env_id, env_kwargs='{"fails_at": 2}')
     group = make_group(config, index=0, num_envs=3, base_seed=1)
     metrics = ActorMetrics("127.0.0.1", 0)
-    actions = np.zeros(3, np.int64)
-    group.reset()
-    for _ in range(3):
-        group.step(actions)
-    connection = CountedConnection(Silent(), metrics, [group])
-    for _ in range(2):
-        connection.send(group.step(actions))
+    connection = CountedConnection(Silent(), metrics)
+    rows = [group.reset(), *(group.step(np.zeros(3, np.int64)) for _ in range(5))]
+    for row in rows:
+        connection.send(row)
     found = scrape(metrics.url)
     metrics.close()
-    assert group.failures == 6
-    assert found["seed_actor_env_failures_total"] == 3
+    assert [row.failures for row in rows] == [0, 0, 3, 0, 0, 3]
+    assert found["seed_actor_env_failures_total"] == 6

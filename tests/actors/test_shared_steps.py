@@ -36,6 +36,7 @@ _OUTPUTS = EnvOutputs(
     terminated=np.array([False, True, False]),
     truncated=np.array([False, False, True]),
     episodes=[Episode(1, 4.5, 7)],
+    failures=2,
 )
 
 

@@ -38,6 +38,7 @@ def random_step(spec: EnvSpec, group: int, num_envs: int, rng: np.random.Generat
         terminated=terminated,
         truncated=truncated,
         episodes=[Episode(env, rng.normal(), int(rng.integers(100))) for env in range(num_envs)],
+        failures=int(rng.integers(1, 9)),
     )
 
 
@@ -45,7 +46,7 @@ def assert_equal(outputs: EnvOutputs, expected: EnvOutputs) -> None:
     """Asserts that two steps are the same, dtypes included."""
     for field in dataclasses.fields(EnvOutputs):
         ours, theirs = getattr(outputs, field.name), getattr(expected, field.name)
-        if field.name in ("group", "episodes"):
+        if field.name in ("group", "episodes", "failures"):
             assert ours == theirs
             continue
         leaves = (ours, theirs) if field.name == "observations" else ((ours,), (theirs,))

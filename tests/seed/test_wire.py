@@ -40,6 +40,7 @@ def random_outputs(spec: EnvSpec = SPEC, *, group: int = 1) -> wire.EnvOutputs:
         terminated=np.array([False, True, True]),
         truncated=np.array([False, False, True]),
         episodes=[wire.Episode(2, -1.5, 7), wire.Episode(0, 1e9, 2**31)],
+        failures=2,
     )
 
 

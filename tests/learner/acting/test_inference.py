@@ -46,7 +46,7 @@ class Acting:
         self.counters = Counters()
         self.emitted: list[Completed] = []
         self.log: list[str] = []
-        metrics = Metrics()
+        self.metrics = metrics = Metrics()
         weights = PublishedWeights(nn.Linear(1, 1), nn.Linear(1, 1))
         weights.publish(nn.Linear(1, 1), 0)
         self._clock = metrics.clock("inference")
@@ -73,10 +73,13 @@ class Acting:
         is_session_start: bool = False,
         is_eval: bool = False,
         episodes: tuple[Episode, ...] = (),
+        failures: int = 0,
     ) -> Request:
         """Returns a request whose observations and rewards all are `value`."""
         return Request(
-            outputs=dataclasses.replace(env_outputs(len(slots), value=value), episodes=episodes),
+            outputs=dataclasses.replace(
+                env_outputs(len(slots), value=value), episodes=episodes, failures=failures
+            ),
             slots=np.array(slots),
             is_session_start=is_session_start,
             is_eval=is_eval,
@@ -109,6 +112,19 @@ def test_evaluation_is_answered_and_leaves_nothing_to_train_on() -> None:
     (completed,) = acting.emitted
     assert completed.slots.tolist() == [4, 3]
     assert acting.counters.env_steps == 4
+
+
+def test_failures_of_environments_are_counted_and_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The learner's log sends its reader to the actor's, which says which one and why."""
+    acting = Acting()
+    acting.process(acting.request(0, 1))
+    assert "envs/failed" not in acting.metrics.drain()
+    acting.process(acting.request(0, 1, failures=2), acting.request(2, failures=1))
+    assert acting.metrics.drain()["envs/failed"] == 3
+    (record,) = caplog.records
+    assert "an environment failed and the run goes on; its actor's log says which" in record.message
 
 
 def test_session_start_clears_the_open_unroll_of_its_own_slots() -> None:
