@@ -31,6 +31,7 @@ from learner.reporting.sinks import JsonlSink, LogSink, Sink, SteadySink, Tensor
 from learner.runtime import Learner
 from learner.serving.listening import check_listen_addresses
 from learner.training.ranks import Ranks
+from seed.env_config import AtariConfig, EnvConfig
 from seed.errors import ConfigError, SeedError, expected
 from seed.logs import json_log
 from seed.security import Security, load_security
@@ -120,6 +121,7 @@ def run(
     write_config = _config_writer(name, args, place)
     merge = RankReports(place).merge
     with _sinks(args, checkpoint, place, has_terminal=has_terminal) as sinks:
+        note_idle_settings(name, args.config.env)
         learner = Learner(
             args.config,
             run_dir=run_dir,
@@ -140,6 +142,16 @@ def run(
     if learner.failure is not None:
         raise learner.failure
     return final
+
+
+def note_idle_settings(preset: str, env: EnvConfig) -> None:
+    """Says that an environment takes none of the Atari settings that were made for it."""
+    if not env.is_atari and (preset.startswith("atari-") or env.atari != AtariConfig()):
+        _LOG.warning(
+            "%s is no game of ALE/*: frame skip, screen size, sticky actions and the other flags "
+            "of Atari do nothing for it",
+            env.env_id,
+        )
 
 
 def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:

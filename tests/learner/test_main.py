@@ -9,6 +9,7 @@ from learner import main
 from learner.config.args import LearnerArgs
 from learner.config.presets import PRESETS
 from learner.config.torchrun import Place
+from seed.env_config import AtariConfig, EnvConfig
 from seed.errors import ConfigError
 
 FINAL = {"env_steps": 12.0, "learner_steps": 3.0}
@@ -88,3 +89,21 @@ def test_error_of_the_user_is_left_to_the_command_line_or_to_the_json_log(
     assert run_to(monkeypatch, error, log_format="json") == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["message"] == str(error)
+
+
+@pytest.mark.parametrize(
+    ("preset", "env", "is_noted"),
+    [
+        ("atari-vtrace", EnvConfig(env_id="CartPole-v1"), True),
+        ("catch-vtrace", EnvConfig(env_id="CartPole-v1", atari=AtariConfig(frame_skip=2)), True),
+        ("catch-vtrace", EnvConfig(env_id="CartPole-v1"), False),
+        ("atari-vtrace", EnvConfig(env_id="ale_py:ALE/Pong-v5"), False),
+    ],
+)
+def test_settings_of_atari_that_do_nothing_are_named(
+    preset: str, env: EnvConfig, is_noted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A preset for Atari, or one of its flags, takes any environment; the log says so once."""
+    main.note_idle_settings(preset, env)
+    wanted = "is no game of ALE/*: frame skip, screen size, sticky actions and the other flags"
+    assert (wanted in caplog.text) is is_noted

@@ -56,3 +56,14 @@ def test_frame_skip_of_one_has_no_two_frames_to_pool() -> None:
     AtariConfig(frame_skip=1, max_pool=False)
     with pytest.raises(ConfigError, match="frame_skip: expected at least 2 with max_pool"):
         AtariConfig(frame_skip=1)
+
+
+@pytest.mark.parametrize("env_id", ["ALE/Pong-v5", "ale_py:ALE/Pong-v5"])
+@pytest.mark.parametrize("argument", ["mode", "difficulty", "obs_type", "frameskip"])
+def test_arguments_that_the_native_emulator_would_ignore_are_refused(
+    env_id: str, argument: str
+) -> None:
+    """They are for gymnasium.make, which does not make ALE/*."""
+    wanted = rf"env_kwargs: expected {{}} for ALE/\* \(use the named flags; .*{argument}"
+    with pytest.raises(ConfigError, match=wanted):
+        EnvConfig(env_id=env_id, env_kwargs=json.dumps({argument: 1}))
