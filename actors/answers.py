@@ -4,6 +4,7 @@ Called by `ReplacedOnError` for each environment, and by `CheckedVectorEnv` for 
 Leaves observations to `observations.py`, and what follows from a wrong answer to the caller.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -96,11 +97,18 @@ def described(value: Any) -> str:
 def _number(reward: Any) -> float:
     """Returns a number, also from an array or list that holds just one."""
     if isinstance(reward, (int, float)):
-        return float(reward)
+        return _float(reward)
     number = _only_element(reward)
     if number is None:
         raise WrongFormError(expected("reward", "a number", described(reward)))
-    return float(number)
+    return _float(number)
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # an int beyond float64
+        return math.inf if number > 0 else -math.inf
 
 
 def _flag(field: str, flag: Any) -> bool:

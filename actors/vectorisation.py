@@ -40,7 +40,7 @@ class SyncVectorEnv(VectorEnv):
         ]
         self.num_envs = num_envs
         first = self._envs[0].env
-        self.metadata = {**first.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
+        self.metadata = {**(first.metadata or {}), "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space = space_of(first, "observation_space")
         self.single_action_space = space_of(first, "action_space")
         self.observation_space = batch_space(self.single_observation_space, num_envs)

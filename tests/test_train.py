@@ -279,6 +279,8 @@ def test_one_nan_of_one_environment_does_not_end_the_run(tmp_path: Path) -> None
         *("--run-dir", run_dir, *IN_THREAD),
     )
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("an environment failed and the run goes on; its actor's log says") == 1
+    assert sum(report.get("envs/failed", 0) for report in _reports(run_dir)) == 1
     log = (run_dir / "actor-0.log").read_text()
     assert log.count("is replaced") == 1
     wanted = "environment 4 gave a wrong answer at step 3 of its episode and is replaced"
