@@ -22,7 +22,8 @@ _OLD_API_ERROR = re.compile(
     r"expected 5, got 4|unexpected keyword argument '(seed|options)'|"
     r"(too many|not enough) values to unpack \(expected 2"
 )
-_CALLERS = (str(Path(gymnasium.__file__).parent), __file__)
+# Folders of the code that calls environments: the wrappers of Gymnasium, and this package.
+_CALLERS = (str(Path(gymnasium.__file__).parent), str(Path(__file__).parent))
 
 
 class ReplacedOnError:

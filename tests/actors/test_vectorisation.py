@@ -131,10 +131,15 @@ def test_failing_reset_is_retried_with_new_environments_then_given_up() -> None:
         env.reset()
 
 
+def _with_time_limit(old: type) -> gymnasium.Env:
+    return gymnasium.wrappers.TimeLimit(old(), 100)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("old", [OldStep, OldReset])
-def test_old_api_is_refused_by_name(old: type) -> None:
-    """The error says which API is expected instead of counting failures."""
-    env = SyncVectorEnv(old, 1)
+def test_old_api_is_refused_by_name(old: type, wrapped: bool) -> None:
+    """The error says which API is expected, also if a wrapper of Gymnasium meets it first."""
+    env = SyncVectorEnv(functools.partial(_with_time_limit, old) if wrapped else old, 1)
     with pytest.raises(SpecError, match=r"step\(\) -> 5 values, as in Gymnasium"):
         env.reset()
         env.step(_ACTIONS)
