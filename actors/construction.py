@@ -141,7 +141,8 @@ def _errors_explained(registered: RegisteredEnv, kwargs: dict[str, Any]) -> Iter
         cause = error.__cause__ if isinstance(error.__cause__, TypeError) else error
         if _is_about_arguments(cause, kwargs):
             raise _cannot_be_made(registered, cause, kwargs, about_kwargs=True) from error
-        if isinstance(cause, TypeError) and _innermost_file(cause).startswith(_GYMNASIUM):
+        is_of_gymnasium = _innermost_file(cause).startswith(_GYMNASIUM)
+        if is_of_gymnasium and isinstance(cause, (TypeError, ImportError)):
             raise _cannot_be_made(registered, cause) from error
         raise EnvironmentFailedError(f"{registered.id} cannot be made: {cause!r}") from cause
 

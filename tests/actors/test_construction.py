@@ -119,6 +119,12 @@ def test_environment_that_cannot_be_made_here_is_named(entry_point: Any, reason:
         _make(entry_point)
 
 
+def test_environment_that_gymnasium_has_moved_is_named() -> None:
+    """Gymnasium itself raises an ImportError whose text says where the environment is now."""
+    with pytest.raises(ConfigError, match=r"env_id: .*HalfCheetah-v2 \(.*gymnasium-robotics"):
+        make_env(find_registered(EnvConfig(env_id="HalfCheetah-v2")), {})
+
+
 def test_errors_of_vectorised_environments_are_told_apart_as_well() -> None:
     """A class for all environments at once may have a bug, or other arguments."""
 
