@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from seed.addresses import check_address, check_metrics_port
+from seed.addresses import check_address, check_metrics_address
 from seed.errors import ConfigError, expected
 from seed.logs import LogFormat
 from seed.security import TlsFiles, check_client_flags
@@ -73,7 +73,7 @@ class ActorArgs:
         for address in self.addresses:
             check_address("learner", address)
             check_client_flags(address, self.tls_files, self.token_file, insecure=self.insecure)
-        check_metrics_port(self.metrics_port)
+        check_metrics_address(self.metrics_host, self.metrics_port)
         for name in ("envs_per_group", "num_groups", "env_threads"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -8,9 +8,8 @@ import os
 import sys
 import urllib.parse
 
-from seed.errors import ConfigError, expected
-
-MAX_PORT = 65_535
+from seed.errors import ConfigError, expected, require
+from seed.tcp_address import MAX_PORT, is_host, wanted_instead
 
 # What the system takes: `sun_path` of sockaddr_un, less its last byte, which is 0.
 MAX_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
@@ -18,25 +17,36 @@ MAX_SOCKET_PATH_BYTES = 103 if sys.platform == "darwin" else 107
 _UNIX = "unix:"
 
 
-def check_address(field: str, address: str) -> None:
+def check_address(field: str, address: str, *, any_port: bool = False) -> None:
     """Raises ConfigError naming `field` if `address` is neither "host:port" nor "unix:PATH".
 
-    gRPC would accept almost any text: it reads "localhost" as port 443.
+    gRPC would accept almost any text: it reads "localhost" as port 443, and an actor would try
+    to reach "http://h:1" for ever.
+
+    Args:
+      any_port: port 0 is accepted, for a listener that may take any free port.
     """
-    if is_unix(address) and len(address) > len(_UNIX):
-        if problem := socket_path_problem(unix_path(address)):
+    path = unix_path(address)
+    if is_unix(address) and path and not path.startswith("//"):
+        if problem := socket_path_problem(path):
             wanted = f"unix:PATH, of at most {MAX_SOCKET_PATH_BYTES} bytes and without a comma"
             raise ConfigError(expected(field, wanted, f"{address!r} ({problem})"))
         return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > MAX_PORT:
-        raise ConfigError(expected(field, f"host:port (0 .. {MAX_PORT}) or unix:PATH", address))
+    if wanted := wanted_instead(address, any_port=any_port):
+        raise ConfigError(expected(field, wanted, repr(address)))
 
 
-def check_metrics_port(port: int | None) -> None:
-    """Raises ConfigError if `port` is no TCP port; 0 means any free port, None means no server."""
+def check_metrics_address(host: str, port: int | None) -> None:
+    """Raises ConfigError if metrics cannot be served there.
+
+    Args:
+      host: an IP address without brackets, or a name of this machine.
+      port: 0 means any free port, None means no server.
+    """
     if port is not None and not 0 <= port <= MAX_PORT:
         raise ConfigError(expected("metrics_port", f"0 .. {MAX_PORT}", port))
+    wanted = "an IP address or a host's name, without brackets and port"
+    require(is_host(host), "metrics_host", wanted, host)
 
 
 def is_unix(address: str) -> bool:

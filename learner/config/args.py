@@ -21,7 +21,7 @@ from learner.config.presets import KIND, PRESETS, find_preset
 from learner.config.run_config import RunConfig
 from learner.config.run_dir import RunDir
 from learner.config.torchrun import place_from_environment
-from seed.addresses import check_metrics_port
+from seed.addresses import check_address, check_metrics_address
 from seed.errors import ConfigError, expected, require
 from seed.logs import LogFormat
 from seed.security import TlsFiles, check_cert_and_key
@@ -73,7 +73,9 @@ class LearnerArgs:
         # A CA without a certificate would ask actors for certificates on a connection without TLS.
         if self.tls_ca is not None:
             require(self.tls_cert is not None, "tls_cert", "a file, with --tls-ca", None)
-        check_metrics_port(self.metrics_port)
+        for address in self.listen:
+            check_address("listen", address, any_port=True)
+        check_metrics_address(self.metrics_host, self.metrics_port)
 
     @property
     def tls_files(self) -> TlsFiles:

@@ -36,7 +36,7 @@ def check_listen_addresses(
     if security.token is None:
         missing.append("--token-file")
     for address in addresses:
-        check_address("listen", address)
+        check_address("listen", address, any_port=True)
         if missing and not insecure and not is_local(address):
             wanted = (
                 f"{' and '.join(missing)} for an address beyond this machine (make certs makes "

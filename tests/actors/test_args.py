@@ -15,6 +15,13 @@ _VIDEO = {"video": Path("x.mp4")}
     ("flags", "reason"),
     [
         ({"learner": "nowhere"}, "learner: expected host:port"),
+        ({"learner": "http://h:1"}, "learner: expected host:port or unix:PATH, such as h:1, got"),
+        ({"learner": "::1:5"}, r"learner: expected host:port or unix:PATH, such as \[::1\]:5, got"),
+        ({"learner": "a:1, b:2"}, "learner: expected host:port or unix:PATH without spaces, got"),
+        ({"learner": "a:1,,b:2"}, "learner: expected host:port or unix:PATH, got ''"),
+        ({"learner": "a:1,"}, "learner: expected host:port or unix:PATH, got ''"),
+        ({"learner": "a:0"}, "learner: expected host:port with a port of 1 .. 65535, got 'a:0'"),
+        ({"metrics_host": "[::]"}, "metrics_host: expected an IP address or a host's name"),
         ({"envs_per_group": 0}, "envs_per_group: expected at least 1, got 0"),
         ({"num_groups": 0}, "num_groups: expected at least 1, got 0"),
         ({"env_threads": 0}, "env_threads: expected at least 1, got 0"),

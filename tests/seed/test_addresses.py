@@ -6,7 +6,7 @@ from seed.addresses import (
     MAX_SOCKET_PATH_BYTES,
     address_of_process,
     check_address,
-    check_metrics_port,
+    check_metrics_address,
     grpc_target,
     is_local,
     split_tcp,
@@ -27,17 +27,22 @@ REMOTE = ("0.0.0.0:50051", "[::]:50051", "10.0.0.1:1", "learner:50051", "localho
 @pytest.mark.parametrize("address", LOCAL + REMOTE)
 def test_addresses_are_accepted(address: str) -> None:
     """They are told apart by the machines that reach them."""
-    check_address("listen", address)
+    check_address("listen", address, any_port=True)
     assert is_local(address) is (address in LOCAL)
 
 
-@pytest.mark.parametrize(
-    "address", ["", "localhost", "50051", ":50051", "h:-1", "h:65536", "unix:"]
-)
+@pytest.mark.parametrize("address", ["", "localhost", "h:65536", "unix:", "unix:///tmp/s"])
 def test_malformed_addresses_are_refused(address: str) -> None:
     """gRPC would use another address instead, such as port 443."""
-    with pytest.raises(ConfigError, match="^learner: expected host:port"):
+    with pytest.raises(ConfigError, match="^learner: expected host:port") as caught:
         check_address("learner", address)
+    assert str(caught.value).endswith(f", got {address!r}")
+
+
+def test_only_a_listener_takes_any_free_port() -> None:
+    """No learner can be reached at port 0."""
+    with pytest.raises(ConfigError, match="^learner: expected host:port with a port of 1 .. 65535"):
+        check_address("learner", "127.0.0.1:0")
 
 
 def test_brackets_of_ipv6_are_no_part_of_the_host() -> None:
@@ -49,9 +54,18 @@ def test_brackets_of_ipv6_are_no_part_of_the_host() -> None:
 def test_metrics_port_is_a_port_or_none() -> None:
     """Port 0 means any free port."""
     for port in (None, 0, 65_535):
-        check_metrics_port(port)
+        check_metrics_address("127.0.0.1", port)
     with pytest.raises(ConfigError, match="^metrics_port: expected 0 .. 65535, got 65536"):
-        check_metrics_port(65_536)
+        check_metrics_address("127.0.0.1", 65_536)
+
+
+def test_metrics_host_is_a_host_alone() -> None:
+    """The port has a flag of its own, and a socket takes IPv6 addresses without brackets."""
+    for host in ("0.0.0.0", "::", "localhost", "node-1.example.org"):
+        check_metrics_address(host, None)
+    for host in ("", "[::]", "localhost:9000", "http://localhost", "10.0.0.256"):
+        with pytest.raises(ConfigError, match="^metrics_host: expected an IP address or a host's"):
+            check_metrics_address(host, None)
 
 
 def test_processes_share_a_port_but_not_a_socket_file() -> None:

@@ -124,6 +124,9 @@ def test_train_evaluates_only_if_asked_to() -> None:
         (("--tls-ca", "x"), "tls_cert: expected a file, with --tls-ca"),
         (("--metrics-port", "-1"), "metrics_port: expected 0 .. 65535, got -1"),
         (("--log-format", "xml"), "--log-format"),
+        (("--listen", "http://h:1"), "listen: expected host:port"),
+        (("--listen", "a:1", "[::1"), "listen: expected host:port"),
+        (("--metrics-host", "h:1"), "metrics_host: expected an IP address"),
     ],
     ids=lambda x: x[0] if isinstance(x, tuple) else "",
 )
