@@ -57,7 +57,6 @@ _CHANNEL_OPTIONS = [
     # Each channel connects at once instead of inheriting the backoff of the last
     # one; `session.py` decides when to try again.
     ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
 ]
 
 

@@ -18,6 +18,10 @@ from seed.security import Security, Tls
 # Limit for each step of the diagnosis: connecting, the handshake, the first byte.
 _PROBE_TIMEOUT_S = 5.0
 
+# Learners are reached directly. gRPC would obey http_proxy, https_proxy and grpc_proxy: a proxy of
+# the web cannot reach a unix socket, and often no other port than 443.
+_NO_PROXY = ("grpc.enable_http_proxy", 0)
+
 
 def connect(
     address: str, security: Security, options: Sequence[tuple[str, Any]] = ()
@@ -25,8 +29,9 @@ def connect(
     """Returns a channel to "host:port" or "unix:PATH", connected on first use.
 
     A unix socket is never encrypted. The token belongs to each call, not to the channel:
-    see `Security.metadata`.
+    see `Security.metadata`. Proxies of the environment are not used.
     """
+    options = (*options, _NO_PROXY)
     tls, target = security.tls, grpc_target(address)
     if tls is None or is_unix(address):
         return grpc.insecure_channel(target, options)
