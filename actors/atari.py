@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from seed.cores import usable_cores
 from seed.env_config import AtariConfig
 from seed.errors import ConfigError, expected
 
@@ -31,13 +32,13 @@ def make_atari(game: str, config: AtariConfig, *, num_envs: int, num_threads: in
       game: ROM name ("ms_pacman").
       config: the game's settings.
       num_envs: games that step together.
-      num_threads: threads that step them; ale-py takes no more than there are cores.
+      num_threads: threads that step them, at most as many as there are usable cores.
     """
     emulator = AtariVectorEnv(
         game,
         num_envs,
         batch_size=num_envs,
-        num_threads=num_threads,
+        num_threads=min(num_threads, usable_cores()),
         thread_affinity_offset=-1,
         max_num_frames_per_episode=config.max_frames_per_episode,
         repeat_action_probability=config.repeat_action_probability,

@@ -20,6 +20,8 @@ from seed import (
     interrupts,
     quiet_grpc,  # noqa: F401 (before anything imports gRPC)
 )
+from seed.cores import limit_native_threads
+from seed.errors import ConfigError, SeedError
 from seed.stdout import stdout_to_stderr
 
 Command = Callable[[Sequence[str]], int]
@@ -46,8 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    from seed.errors import SeedError  # imports gRPC, which takes a while
-
     if not argv or argv[0] in ("-h", "--help"):
         print(_help())
         return 0 if argv else 2
@@ -57,6 +57,7 @@ def _run(argv: Sequence[str]) -> int:
         return 2
     _, command = COMMANDS[name]
     search_path.search_current_folder()
+    limit_native_threads()
     try:
         with _stdout_for(rest):
             return command(rest)
@@ -72,8 +73,6 @@ def _stdout_for(argv: Sequence[str]) -> AbstractContextManager[None]:
 
 
 def _require_extra(extra: str, module: str) -> None:
-    from seed.errors import ConfigError
-
     if importlib.util.find_spec(module) is None:
         raise ConfigError(f"{module} is not installed: pip install 'seed-rl[{extra}]'")
 

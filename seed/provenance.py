@@ -16,6 +16,8 @@ from typing import Any
 
 import psutil
 
+from seed.cores import usable_cores
+
 # Packages that can change a run's results. Their versions are looked up by name, so that none
 # of them is imported, and one that is not installed is left out.
 _PACKAGES = (
@@ -28,6 +30,10 @@ _PACKAGES = (
     "ale-py",
     "opencv-python-headless",
 )
+
+
+# The folder of the checkout; that of all installed packages where this is no checkout.
+_PROJECT = Path(__file__).resolve().parents[1]
 
 
 def provenance(name: str) -> dict[str, Any]:
@@ -61,34 +67,39 @@ def evidence_header(command: str) -> dict[str, Any]:
 def describe_hardware() -> str:
     """Returns processor model, usable cores and memory of this machine."""
     gibibytes = psutil.virtual_memory().total / 2**30
-    return f"{_processor_model()}, {num_cores()} cores, {gibibytes:.0f} GiB memory"
-
-
-def num_cores() -> int:
-    """Returns the number of cores that this process may use.
-
-    A container may be restricted to some of the machine's cores.
-    """
-    if not hasattr(psutil.Process, "cpu_affinity"):  # macOS pins no process
-        return psutil.cpu_count() or 1
-    return len(psutil.Process().cpu_affinity())
+    return f"{_processor_model()}, {usable_cores()} cores, {gibibytes:.0f} GiB memory"
 
 
 def git_commit() -> str | None:
-    """Returns the source tree's commit, "-dirty" appended if it was changed; None outside git.
+    """Returns this project's commit, "-dirty" appended if its files were changed.
 
-    A container image has no repository: its build sets SEED_GIT_COMMIT to the commit.
+    None if the code is no checkout of this project: it may be installed somewhere inside another
+    repository, whose commit would say nothing. A container image has no repository: its build
+    sets SEED_GIT_COMMIT to the commit.
     """
     if told := os.environ.get("SEED_GIT_COMMIT"):
         return told
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    if not (_PROJECT / "pyproject.toml").exists() or _git("rev-parse", "--show-prefix") != "":
+        return None
+    return _git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
+
+
+def _git(*arguments: str) -> str | None:
+    """Returns what git prints about the folder of this project; None if it fails."""
+    # Hooks of git set variables that would name another repository.
+    environment = {name: x for name, x in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10
+            ["git", *arguments],
+            cwd=_PROJECT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=10,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _package_versions() -> dict[str, str]:

@@ -11,8 +11,9 @@ from typing import Any
 
 import tyro
 
+from seed.cores import usable_cores
 from seed.errors import require
-from seed.provenance import evidence_header, num_cores
+from seed.provenance import evidence_header
 from seed.stdout import print_json
 from seed_bench.bench_case import (
     CASES,
@@ -73,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
     args = tyro.cli(BenchArgs, prog="seed bench", args=list(argv))
     results: dict[str, Any] = evidence_header(" ".join(["seed", "bench", *argv]))
-    results["cores"] = num_cores()
+    results["cores"] = usable_cores()
     for name, policy in _WIRE_POLICIES.items():
         results[name] = {str(size): _measure_wire(size, policy, args) for size in args.wire_envs}
     say("replay")

@@ -19,9 +19,9 @@ from learner.config.config_file import load_config
 from learner.config.run_config import RunConfig
 from learner.config.run_dir import RunDir
 from learner.reporting.verdict import verdict
+from seed.cores import usable_cores
 from seed.env_config import env_settings_to_json
 from seed.errors import SeedError
-from seed.provenance import num_cores
 from seed.search_path import python_module
 from seed_bench.processes import flags_of, reports_so_far, run_module
 
@@ -89,7 +89,7 @@ class Round(NamedTuple):
     @property
     def optimum(self) -> float:
         """Env steps per second if the cores did the parts alone."""
-        return num_cores() / sum(self.parts.values())
+        return usable_cores() / sum(self.parts.values())
 
     @property
     def fraction(self) -> float:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import tyro
 
+from seed.cores import usable_cores
 from seed.errors import require
-from seed.provenance import evidence_header, num_cores
+from seed.provenance import evidence_header
 from seed.stdout import print_json
 from seed_bench.in_flight import advice
 from seed_bench.processes import flags_of, run_module
@@ -95,7 +96,7 @@ def main(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
     args = tyro.cli(LoadArgs, prog="seed load", args=list(argv))
     results: dict[str, Any] = evidence_header(" ".join(["seed", "load", *argv]))
-    results["cores"] = num_cores()
+    results["cores"] = usable_cores()
     for name in args.series:
         points = []
         for num_envs in args.envs:

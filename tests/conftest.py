@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seed.cores import usable_cores
 from tools.make_certs import make_certs
 
 # Before anything imports torch. Tests use small tensors: a second thread saves nothing, and while
@@ -20,7 +21,7 @@ _MAX_WORKERS = 4
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Returns how many workers `--numprocesses auto` starts."""
-    return min(os.cpu_count() or 1, _MAX_WORKERS)
+    return min(usable_cores(), _MAX_WORKERS)
 
 
 @pytest.fixture(scope="session")

@@ -157,7 +157,7 @@ class LearnerConfig:
     device: str = "auto"
     """"auto" (CUDA where there is one), "cpu", "cuda", "cuda:1", ..."""
     torch_threads: int = 0
-    """Threads within one tensor operation on the CPU; 0: half of the cores,
+    """Threads within one tensor operation on the CPU; 0: half of the usable cores,
     divided by train_threads."""
     train_in: Literal["auto", "thread", "process"] = "auto"
     """Where training runs. "process": a process of its own, so that Python's interpreter lock
@@ -168,8 +168,8 @@ class LearnerConfig:
     port. With a unix socket, each process after the first has a socket of its own: PATH-1,
     PATH-2, ... 0: a thread of the learner serves."""
     train_threads: int = 0
-    """Threads that share the unrolls of one update, on the CPU; 0: half as many as there
-    are cores, at most 4. Always 1 on a GPU."""
+    """Threads that share the unrolls of one update, on the CPU; 0: half as many as
+    there are usable cores, at most 4. Always 1 on a GPU."""
     channels_last: Literal["auto", "on", "off"] = "auto"
     """Whether the channels of convolution weights, and so of images, come after their pixels in
     memory. "auto": in the networks that train, not in those that act."""

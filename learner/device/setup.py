@@ -3,12 +3,14 @@
 Called by the main thread of each process that computes, before anything is built.
 """
 
+import contextlib
+
 import torch
 
 from learner.config.torchrun import Place
 from seed.allocator import keep_freed_memory
+from seed.cores import usable_cores
 from seed.errors import ConfigError, expected
-from seed.provenance import num_cores
 
 
 def uses_trainer_process(device: torch.device, wanted: str) -> bool:
@@ -31,7 +33,7 @@ def num_train_threads(device: torch.device, wanted: int) -> int:
     """Returns how many threads share an update; `wanted` 0 means the default."""
     if device.type != "cpu":
         return 1
-    return wanted or max(1, min(num_cores() // 2, MAX_TRAIN_THREADS))
+    return wanted or max(1, min(usable_cores() // 2, MAX_TRAIN_THREADS))
 
 
 def device_of(place: Place, wanted: str) -> str:
@@ -72,7 +74,9 @@ def set_up_torch(device_name: str, *, torch_threads: int, train_threads: int = 1
     device = choose_device(device_name)
     keep_freed_memory()
     share = 2 * num_train_threads(device, train_threads)
-    torch.set_num_threads(torch_threads or max(1, num_cores() // share))
+    torch.set_num_threads(torch_threads or max(1, usable_cores() // share))
+    with contextlib.suppress(RuntimeError):  # torch allows this once a process
+        torch.set_num_interop_threads(usable_cores())
     return device
 
 

@@ -24,7 +24,7 @@ def _measure(
     """
     runs: Iterator[float] = iter(rates)
     parts = iter(costs)
-    monkeypatch.setattr(bench_case, "num_cores", lambda: 2)
+    monkeypatch.setattr(bench_case, "usable_cores", lambda: 2)
     monkeypatch.setattr(bench_case, "_measure_run", lambda *_: _run(next(runs)))
     monkeypatch.setattr(bench_case, "_measure_parts", lambda *_: dict.fromkeys(PARTS, next(parts)))
     return measure_case("catch", rounds=len(rates), seconds=1, part_seconds=1)

@@ -4,11 +4,12 @@ psutil knows what the machine has left, but not the limits of control groups, wh
 has. This module reads those.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+
+from seed.control_groups import ROOT, groups_of
 
 GIB = 1 << 30
 
@@ -26,38 +27,17 @@ _VERSION_1 = _GroupFiles("memory.limit_in_bytes", "memory.usage_in_bytes", "tota
 _VERSION_2 = _GroupFiles("memory.max", "memory.current", "inactive_file")
 
 
-def available_memory_bytes(root: Path = Path("/")) -> int:
+def available_memory_bytes(root: Path = ROOT) -> int:
     """Returns the least that the machine or any control group around this process has left.
 
     Args:
       root: directory with the control groups' proc and sys; a test passes its own.
     """
-    left = [_left_in_group(*group) for group in _groups(root)]
+    left = [
+        _left_in_group(directory, _VERSION_2 if version == 2 else _VERSION_1)
+        for directory, version in groups_of("memory", root)
+    ]
     return min([psutil.virtual_memory().available, *(x for x in left if x is not None)])
-
-
-def _groups(root: Path) -> Iterator[tuple[Path, _GroupFiles]]:
-    """Yields the memory control groups that this process is in, innermost first.
-
-    Inside a container the path may be the host's name of the group, and no directory here
-    has that name. The mount's own directory is then the container's group.
-    """
-    membership = root / "proc/self/cgroup"
-    if not membership.exists():
-        return
-    for line in membership.read_text().splitlines():
-        hierarchy, controllers, path = line.split(":", 2)
-        if hierarchy == "0":
-            mount, files = root / "sys/fs/cgroup", _VERSION_2
-        elif "memory" in controllers.split(","):
-            mount, files = root / "sys/fs/cgroup/memory", _VERSION_1
-        else:
-            continue
-        inner = mount / path.lstrip("/")
-        for directory in (inner, *inner.parents):
-            yield directory, files
-            if directory == mount:
-                break
 
 
 def _left_in_group(directory: Path, files: _GroupFiles) -> int | None:

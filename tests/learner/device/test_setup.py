@@ -24,7 +24,7 @@ NO_COMPILER = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 @pytest.mark.parametrize(("cores", "wanted"), [(1, 1), (2, 1), (5, 2), (8, 4), (64, 4)])
 def test_half_of_the_cores_train(monkeypatch: pytest.MonkeyPatch, cores: int, wanted: int) -> None:
     """The other half acts and steps local environments; a GPU needs one thread."""
-    monkeypatch.setattr(setup, "num_cores", lambda: cores)
+    monkeypatch.setattr(setup, "usable_cores", lambda: cores)
     assert num_train_threads(torch.device("cpu"), 0) == wanted
     assert num_train_threads(torch.device("cpu"), 3) == 3
     assert num_train_threads(torch.device("cuda"), 3) == 1
@@ -53,12 +53,31 @@ def test_each_learner_of_a_machine_takes_its_own_gpu(monkeypatch: pytest.MonkeyP
 def test_operations_get_the_cores_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads that train share half of the cores, unless the config says how many."""
     chosen: list[int] = []
-    monkeypatch.setattr(setup, "num_cores", lambda: 16)
+    monkeypatch.setattr(setup, "usable_cores", lambda: 16)
     monkeypatch.setattr(setup, "keep_freed_memory", lambda: None)
     monkeypatch.setattr("torch.set_num_threads", chosen.append)
+    monkeypatch.setattr("torch.set_num_interop_threads", lambda threads: None)
     set_up_torch("cpu", torch_threads=0, train_threads=2)
     set_up_torch("cpu", torch_threads=5, train_threads=2)
     assert chosen == [4, 5]
+
+
+def test_operations_side_by_side_get_the_usable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch itself knows no quota, and takes the number only once a process."""
+    chosen: list[int] = []
+
+    def choose(threads: int) -> None:
+        chosen.append(threads)
+        if len(chosen) > 1:
+            raise RuntimeError("cannot set number of interop threads after parallel work")
+
+    monkeypatch.setattr(setup, "usable_cores", lambda: 3)
+    monkeypatch.setattr(setup, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr("torch.set_num_threads", lambda threads: None)
+    monkeypatch.setattr("torch.set_num_interop_threads", choose)
+    for _ in range(2):
+        set_up_torch("cpu", torch_threads=0)
+    assert chosen == [3, 3]
 
 
 @NO_COMPILER
