@@ -16,7 +16,6 @@ from learner.acting.inference_thread import InferenceThread
 from learner.acting.observers import ObservedStep
 from learner.agents.base import Agent
 from learner.agents.registry import make_agent
-from learner.checkpoint import Checkpoint
 from learner.concurrency.stop_request import StopRequest
 from learner.config.args import EvalArgs
 from learner.config.run_config import ActorConfig
@@ -82,17 +81,17 @@ class StepCount:
 class FixedWeights:
     """Takes the place of training: weights that never change. See `TrainingEnd`."""
 
-    def __init__(self, agent: Agent, checkpoint: Checkpoint, device: torch.device) -> None:
-        """Loads the acting weights from the checkpoint.
+    def __init__(self, agent: Agent, run: LoadedRun, device: torch.device) -> None:
+        """Loads the acting weights from the run's checkpoint.
 
         Raises:
           CheckpointError: it holds the weights of another network.
         """
         network = agent.build_network()
-        load_weights(network, checkpoint)
+        load_weights(network, run)
         copies = [agent.acting_part(agent.build_network()).to(device) for _ in range(2)]
         self.weights = PublishedWeights(copies[0], copies[1], make_streams(device))
-        self.weights.publish(agent.acting_part(network), checkpoint.learner_step)
+        self.weights.publish(agent.acting_part(network), run.checkpoint.learner_step)
 
     def put(self, completed: Completed) -> None:
         """Is never called: evaluation actors' steps are not stored."""
@@ -116,7 +115,8 @@ class Evaluation:
     ) -> None:
         self.failure: BaseException | None = None
         self.steps = StepCount()
-        self._config, self._checkpoint = run
+        self._run = run
+        self._config = run.config
         self._quota = quota
         self._device = device
         self._num_envs = num_envs
@@ -129,7 +129,7 @@ class Evaluation:
             build=self._build,
             on_failure=self.fail,
             metrics=self._metrics,
-            spec=structure(self._checkpoint.state["spec"], EnvSpec),
+            spec=structure(run.checkpoint.state["spec"], EnvSpec),
         )
 
     def start(self, address: str) -> None:
@@ -155,7 +155,7 @@ class Evaluation:
             spec=spec,
             agent=agent,
             config=self._config.inference,
-            training=FixedWeights(agent, self._checkpoint, self._device),
+            training=FixedWeights(agent, self._run, self._device),
             batcher=batcher,
             counters=self._quota,
             metrics=self._metrics,

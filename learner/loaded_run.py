@@ -12,7 +12,10 @@ from learner.checkpoint import Checkpoint, find_checkpoint, load_checkpoint
 from learner.config.config_file import load_config
 from learner.config.run_config import RunConfig
 from learner.config.run_dir import run_of
+from learner.networks.reading import advice_on_misfit
 from seed.errors import CheckpointError, expected, require
+from seed.serialization import structure
+from seed.specs import EnvSpec
 
 
 class LoadedRun(NamedTuple):
@@ -43,11 +46,12 @@ def load_run(path: Path, checkpoint: str | None = None) -> LoadedRun:
     return LoadedRun(load_config(run.config), load_checkpoint(found))
 
 
-def load_weights(network: nn.Module, checkpoint: Checkpoint) -> None:
-    """Loads a checkpoint's weights into `network`. Raises CheckpointError if they do not fit."""
+def load_weights(network: nn.Module, run: LoadedRun) -> None:
+    """Loads the run's weights into `network`. Raises CheckpointError if they do not fit."""
+    config, checkpoint = run
     try:
         network.load_state_dict(checkpoint.weights)
     except RuntimeError as error:
-        raise CheckpointError(
-            expected(str(checkpoint.path), "the network of the run's config", error)
-        ) from error
+        spec = structure(checkpoint.state["spec"], EnvSpec)
+        refusal = expected(str(checkpoint.path), "the network of the run's config", error)
+        raise CheckpointError(refusal + advice_on_misfit(spec, config.network)) from error

@@ -158,9 +158,9 @@ def load_policy(
       ConfigError: `run` is no run, or this machine does not have the device.
       CheckpointError: there is no such checkpoint, or it is missing, torn or of another network.
     """
-    config, loaded = load_run(Path(run), None if checkpoint is None else str(checkpoint))
-    spec = structure(loaded.state["spec"], EnvSpec)
-    agent = make_agent(spec, config)
+    loaded = load_run(Path(run), None if checkpoint is None else str(checkpoint))
+    spec = structure(loaded.checkpoint.state["spec"], EnvSpec)
+    agent = make_agent(spec, loaded.config)
     network = agent.build_network()
     load_weights(network, loaded)
     return Policy(agent, network, spec, device=choose_device(device), rng_seed=rng_seed)

@@ -12,6 +12,7 @@ Acting gives unrolls to training through `experience`. Training gives weights to
 `weights`. The parts that depend on the environment are built when the first actor sends its spec.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +27,9 @@ from learner.agents.registry import make_agent
 from learner.checkpoint import Checkpoint
 from learner.config.run_config import RunConfig
 from learner.config.run_dir import RunDir
+from learner.networks.reading import readings
 from learner.reporting.counters import Counters
+from learner.reporting.live_view import STAYS
 from learner.reporting.metrics import Metrics
 from learner.service import Service, ServingConfig
 from learner.serving.task import make_task
@@ -37,6 +40,8 @@ from seed.pb import inference_pb2 as pb
 from seed.security import Security
 from seed.serialization import structure, unstructure
 from seed.specs import EnvSpec
+
+_LOG = logging.getLogger(__name__)
 
 
 class Learner:
@@ -184,6 +189,9 @@ class Learner:
         """Builds acting and training for the first actor's environment, and starts training."""
         agent = make_agent(spec, self.config)
         self._spec = spec
+        if self._ranks.is_first:
+            for line in readings(spec, self.config.network):
+                _LOG.info("%s", line, extra=STAYS)
         self._trained.build(spec, agent, self._checkpoint)
         inference = InferenceThread(
             spec=spec,

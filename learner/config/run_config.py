@@ -41,6 +41,8 @@ TORSOS = Kind(
     ("auto", "mlp", "small_conv", "impala_shallow", "impala_deep", "nature"),
 )
 
+IMAGE_LAYOUTS = ("auto", "channels_first", "channels_last", "none")
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
@@ -61,6 +63,11 @@ class NetworkConfig:
     half of it at 0. A memory that fades before it is needed cannot be learned from."""
     frame_stack: int = 1
     """Newest observations that the network sees at once, zeros before the first."""
+    image_layout: tuple[str, ...] = ()
+    """How observations of two, three or four axes are read: channels_first, channels_last, or none
+    for a vector; auto, or nothing, for a guess from the shape. LEAF=LAYOUT is for one part of an
+    observation that has several: --image-layout camera=channels_first prices=none. At the start of
+    a run the log says how each part is read."""
     center_images: bool = False
     """Subtract from each pixel its mean over the images trained on, so that a still
     background, most of an Atari screen, does not hide what moves."""
@@ -80,6 +87,10 @@ class NetworkConfig:
         bias = self.lstm_forget_bias
         require(abs(bias) <= 20, "lstm_forget_bias", "from -20 to 20", bias)
         require(self.frame_stack >= 1, "frame_stack", "at least 1", self.frame_stack)
+        for entry in self.image_layout:
+            is_known = entry.rpartition("=")[2] in IMAGE_LAYOUTS
+            wanted = f"{', '.join(IMAGE_LAYOUTS)}, or LEAF= before one of them"
+            require(is_known, "image_layout", wanted, entry)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from torch.nn import functional
 from learner.config.run_config import NetworkConfig
 from learner.networks.base import Core, Torso, num_actions_of
 from learner.networks.frame_stack import stack_frames
+from learner.networks.image_layout import check_image_layout
 from learner.networks.recurrent import ResettingLSTM
 from learner.networks.torsos import make_torso
 from learner.records import Rows, State
@@ -26,6 +27,7 @@ class TorsoCore(Core):
         self.num_context = config.frame_stack - 1
         self.see_last_step = config.see_last_step
         self.precision = config.precision
+        check_image_layout(spec, config)
         torsos = [make_torso(leaf, config) for leaf in spec.observations]
         self.torsos = nn.ModuleList(torsos)
         size = sum(torso.output_size for torso in torsos)

@@ -12,13 +12,14 @@ from torch.nn import functional
 
 from learner.config.run_config import NetworkConfig
 from learner.networks.base import Torso, class_of_torso
+from learner.networks.image_layout import Picture, picture_of
 from seed.errors import SpecError, expected
 from seed.specs import ArraySpec
 
 # "auto" chooses a strided Atari network for images at least this high and wide.
 LARGE_IMAGE_PIXELS = 36
 
-# "auto" treats matrices as vectors if they are smaller than small_conv's kernel.
+# "auto" reads images as vectors if they are smaller than small_conv's kernel.
 SMALL_IMAGE_PIXELS = 3
 
 # Bytes of floats that a CPU converts and scales at a time, so that they stay in its cache.
@@ -30,16 +31,29 @@ def make_torso(leaf: ArraySpec, config: NetworkConfig) -> Torso:
     if cls := class_of_torso(config.torso):
         assert issubclass(cls, Torso), "make_core builds a core of another package"
         return cls(leaf, config)
-    kind = config.torso if config.torso != "auto" else _automatic_torso(leaf)
-    if kind == "mlp" or not _is_image(leaf):
+    kind, picture = choose_torso(leaf, config)
+    if picture is None:
         return MLPTorso(leaf, config.frame_stack, config.hidden_sizes)
-    image = ImageInput(leaf, config.frame_stack, center=config.center_images)
+    image = ImageInput(leaf, picture, config.frame_stack, center=config.center_images)
     if kind == "impala_deep":
         return ConvTorso(image, _impala_deep(image.channels), dense_size=256)
     layers, dense_size = _CONV_STACKS[kind]
     torso = ConvTorso(image, _plain_convs(image.channels, layers), dense_size=dense_size)
     initialize(torso)
     return torso
+
+
+def choose_torso(leaf: ArraySpec, config: NetworkConfig) -> tuple[str, Picture | None]:
+    """Returns the name of the built-in torso for `leaf`, and the image that it reads, if any."""
+    picture = picture_of(leaf, config)
+    if picture is None or config.torso == "mlp":
+        return "mlp", None
+    if config.torso != "auto":
+        return config.torso, picture
+    side = min(picture.height, picture.width)
+    if side < SMALL_IMAGE_PIXELS:
+        return "mlp", None
+    return "impala_shallow" if side >= LARGE_IMAGE_PIXELS else "small_conv", picture
 
 
 def initialize(module: nn.Module, gain: float = math.sqrt(2)) -> None:
@@ -80,47 +94,22 @@ def compile_torsos(network: nn.Module) -> None:
             module.compile()
 
 
-def _is_image(leaf: ArraySpec) -> bool:
-    return len(leaf.shape) in (2, 3)
-
-
-def _automatic_torso(leaf: ArraySpec) -> str:
-    if not _is_image(leaf):
-        return "mlp"
-    height, width, _ = _image_layout(leaf)
-    if min(height, width) < SMALL_IMAGE_PIXELS:
-        return "mlp"
-    return "impala_shallow" if min(height, width) >= LARGE_IMAGE_PIXELS else "small_conv"
-
-
-def _image_layout(leaf: ArraySpec) -> tuple[int, int, str]:
-    """Returns (height, width, layout) with layout HW, HWC or CHW.
-
-    Three axes are HWC, as Gymnasium's image spaces are, unless only the first
-    is small enough to be channels.
-    """
-    if len(leaf.shape) == 2:
-        return leaf.shape[0], leaf.shape[1], "HW"
-    first, middle, last = leaf.shape
-    if first <= 4 < last:
-        return middle, last, "CHW"
-    return first, middle, "HWC"
-
-
 class ImageInput(nn.Module):
     """Stacked images of any layout -> float32 [N, C, H, W].
 
     Bytes are scaled to [0, 1]; centred ones become (x - mean) / 128.
     """
 
-    def __init__(self, leaf: ArraySpec, frame_stack: int, *, center: bool) -> None:
+    def __init__(
+        self, leaf: ArraySpec, picture: Picture, frame_stack: int, *, center: bool
+    ) -> None:
         super().__init__()
-        self.height, self.width, self.layout = _image_layout(leaf)
-        colours = math.prod(leaf.shape) // (self.height * self.width)
-        self.channels = frame_stack * colours
+        self.height, self.width = picture.height, picture.width
+        self.channels_last = picture.channels_last
+        self.channels = frame_stack * picture.channels
         is_bytes = leaf.dtype == "uint8"
         self.scale = (1 / 128 if center else 1 / 255) if is_bytes else 1.0
-        self.frame_shape = (colours, self.height, self.width)
+        self.frame_shape = (picture.channels, self.height, self.width)
         self.center = RunningMean(self.frame_shape) if center else None
 
     def forward(self, frames: Tensor, *, channels_last: bool = False) -> Tensor:
@@ -165,9 +154,9 @@ class ImageInput(nn.Module):
             self.center.update(self._channels_first(frames.unsqueeze(1)).squeeze(1))
 
     def _channels_first(self, frames: Tensor) -> Tensor:
-        """Returns [N, S, C, H, W], C being the colours of one frame."""
-        if self.layout == "HWC":
-            frames = frames.movedim(-1, 2)
+        """Returns [N, S, C, H, W], C being the channels of one frame."""
+        if self.channels_last:
+            frames = frames.movedim(-1, -3)
         return frames.reshape(len(frames), -1, *self.frame_shape)
 
 

@@ -80,7 +80,10 @@ class LiveView:
             self._message = message
 
     def log_handler(self) -> logging.Handler:
-        """Returns a handler that shows the newest log record; warnings also stay above the view."""
+        """Returns a handler that shows the newest log record.
+
+        Warnings, and records that are logged with `STAYS`, also stay above the view.
+        """
         return _LiveViewHandler(self, self._live.console)
 
     def close(self) -> None:
@@ -112,6 +115,10 @@ class LiveView:
         )
 
 
+# `_LOG.info(..., extra=STAYS)`: the line also stays above the view, as warnings do.
+STAYS = {"stays": True}
+
+
 class _LiveViewHandler(logging.Handler):
     def __init__(self, view: LiveView, console: Console) -> None:
         super().__init__()
@@ -121,8 +128,9 @@ class _LiveViewHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
         self._view.show(text.splitlines()[0] if text else "")
-        if record.levelno >= logging.WARNING:
-            self._console.print(Text(text, style="yellow"))
+        is_warning = record.levelno >= logging.WARNING
+        if is_warning or getattr(record, "stays", False):
+            self._console.print(Text(text, style="yellow" if is_warning else "dim"))
 
 
 def format_duration(seconds: float) -> str:

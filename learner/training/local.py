@@ -25,6 +25,7 @@ from learner.concurrency.threads import start_thread
 from learner.device.setup import num_train_threads
 from learner.device.streams import make_streams
 from learner.experience.base import Experience, ExperienceContext
+from learner.networks.reading import advice_on_misfit
 from learner.networks.torsos import lay_out
 from learner.records import Completed
 from learner.reporting.metrics import Metrics
@@ -67,7 +68,7 @@ class LocalTraining:
         trainer = self._make_trainer()
         self._experience = self._make_experience(spec)
         if checkpoint is not None:
-            self._restore(trainer, checkpoint)
+            self._restore(trainer, checkpoint, spec)
         first, second, kept = (self._make_acting_copy() for _ in range(3))
         self.weights = PublishedWeights(first, second, make_streams(self._device))
         self.weights.publish(agent.acting_part(trainer.network), self._progress.learner_steps)
@@ -158,13 +159,14 @@ class LocalTraining:
             )
         )
 
-    def _restore(self, trainer: Trainer, checkpoint: Checkpoint) -> None:
+    def _restore(self, trainer: Trainer, checkpoint: Checkpoint, spec: EnvSpec) -> None:
         try:
             trainer.load(checkpoint.weights, checkpoint.state)
         except (RuntimeError, ValueError) as error:
-            raise CheckpointError(
-                expected(str(checkpoint.path), "the network that these flags describe", error)
-            ) from error
+            wanted = "the network that these flags describe"
+            refusal = expected(str(checkpoint.path), wanted, error)
+            advice = advice_on_misfit(spec, self._config.network)
+            raise CheckpointError(refusal + advice) from error
         self._experience.restore(checkpoint.path)
         torch.set_rng_state(checkpoint.state["rng"]["torch"])
 

@@ -176,3 +176,19 @@ def test_path_device_and_weights_that_do_not_fit_are_refused(tmp_path: Path) -> 
     dump_config(other, tmp_path / "config.yaml", name="other")
     with pytest.raises(CheckpointError, match="expected the network of the run's config"):
         load_policy(tmp_path)
+
+
+def test_run_of_an_earlier_version_says_how_to_read_its_images(tmp_path: Path) -> None:
+    """Its config.yaml has no layout, and its weights are of the layout that was guessed then."""
+    spec = env_spec(ArraySpec(name="screen", dtype="uint8", shape=(12, 84, 84)))
+    earlier = NetworkConfig(image_layout=("channels_last",), torso="small_conv")
+    save_run(tmp_path, spec, "cartpole-vtrace", earlier)
+    config_yaml = tmp_path / "config.yaml"
+    text = config_yaml.read_text()
+    config_yaml.write_text(text.replace("  image_layout:\n  - channels_last\n", ""))
+    assert load_config(config_yaml).network.image_layout == ()
+    advice = "observations otherwise; .* --image-layout screen=channels_last, or network.image_lay"
+    with pytest.raises(CheckpointError, match=advice):
+        load_policy(tmp_path)
+    config_yaml.write_text(text.replace("- channels_last", "- screen=channels_last"))
+    load_policy(tmp_path)

@@ -1,5 +1,6 @@
 """The learner before it trains: what it tells actors, and when it builds networks."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,25 @@ def test_learner_refuses_what_differs_from_its_first_actor(learner: tuple[Learne
     assert code is PRECONDITION
     assert details == "this run's action.num_values: expected 4, got 5"
     for actor in (impossible, fitting, other):
+        actor.close()
+
+
+def test_log_says_once_how_each_leaf_is_read(
+    learner: tuple[Learner, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two actors connect; the line also stays above the live view."""
+    with caplog.at_level(logging.INFO, "learner.runtime"):
+        actors = [FakeActor(learner[1]) for _ in range(2)]
+        for actor in actors:
+            actor.send(hello(1))
+            actor.receive()
+    lines = [record for record in caplog.records if "torso" in record.getMessage()]
+    (leaf,) = SPEC.observations
+    assert [record.getMessage() for record in lines] == [
+        f"{leaf.name}: vector of {leaf.shape[0]} numbers, torso mlp"
+    ]
+    assert lines[0].__dict__["stays"]
+    for actor in actors:
         actor.close()
 
 

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from learner.config.run_config import TORSOS, NetworkConfig
+from learner.networks.image_layout import picture_of
 from learner.networks.torsos import ConvTorso, ImageInput, MLPTorso, lay_out, make_torso
 from seed.errors import SpecError
 from seed.specs import ArraySpec
@@ -27,6 +28,8 @@ READABLE = {
     "HW": leaf("uint8", 12, 11),
     "HWC": leaf("uint8", 12, 11, 3),
     "CHW": leaf("uint8", 3, 12, 11),
+    "planes_first": leaf("uint8", 12, 8, 8),
+    "FHWC": leaf("uint8", 2, 12, 11, 3),
     "bool_planes": leaf("bool", 10, 10, 4),
     "float_image": leaf("float32", 12, 11),
     "four_axes": leaf("float32", 2, 2, 2, 2),
@@ -94,20 +97,30 @@ def test_impala_deep_shrinks_the_screen_threefold() -> None:
     assert torso.dense.in_features == 32 * 11 * 11
 
 
+def image_input(spec: ArraySpec, frame_stack: int, *, center: bool = False) -> ImageInput:
+    """Returns the reader of an image."""
+    picture = picture_of(spec, NetworkConfig())
+    assert picture is not None
+    return ImageInput(spec, picture, frame_stack, center=center)
+
+
 def plane_of(name: str, frames: torch.Tensor, frame: int, colour: int) -> torch.Tensor:
     """Returns one colour [N, H, W] of one frame of a stack."""
     if name == "CHW":
         return frames[:, frame, colour]
+    if name == "FHWC":
+        return frames[:, frame, colour // 3, ..., colour % 3]
     return frames[:, frame] if frames.ndim == 4 else frames[:, frame, ..., colour]
 
 
 @pytest.mark.parametrize(
-    ("name", "colours"), [("HW", 1), ("HWC", 3), ("CHW", 3), ("bool_planes", 4), ("Atari", 1)]
+    ("name", "colours"),
+    [("HW", 1), ("HWC", 3), ("CHW", 3), ("bool_planes", 4), ("Atari", 1), ("FHWC", 6)],
 )
 def test_frames_and_colours_become_channels(name: str, colours: int) -> None:
     """In a stack of 2 the newest frame is last, colours stay together, and pixels in place."""
     spec = READABLE[name]
-    image = ImageInput(spec, 2, center=False)
+    image = image_input(spec, 2)
     frames = random_leaf(spec, (3, 2), seeded())
     got = image(frames)
     assert image.channels == got.shape[1] == 2 * colours
@@ -123,7 +136,7 @@ def test_frames_and_colours_become_channels(name: str, colours: int) -> None:
 def test_images_are_laid_out_as_asked_for(name: str, center: bool) -> None:
     """Both layouts give the same numbers, also with overlapping windows."""
     spec = READABLE[name]
-    image = ImageInput(spec, 2, center=center)
+    image = image_input(spec, 2, center=center)
     history = random_leaf(spec, (4,), seeded())
     image.update_statistics(history)
     windows = history.unfold(0, 2, 1).movedim(-1, 1)
@@ -139,7 +152,7 @@ def test_images_are_laid_out_as_asked_for(name: str, center: bool) -> None:
 def test_many_images_are_read_as_one_at_a_time(center: bool, channels_last: bool) -> None:
     """A CPU reads them in parts, here of 18, 18 and 4."""
     spec = leaf("uint8", 84, 84)
-    image = ImageInput(spec, 4, center=center)
+    image = image_input(spec, 4, center=center)
     frames = random_leaf(spec, (40, 4), seeded())
     image.update_statistics(frames[:, 0])
     one_by_one = [image(frame, channels_last=channels_last) for frame in frames.split(1)]
@@ -167,8 +180,8 @@ def test_images_follow_the_layout_of_the_weights() -> None:
 )
 def test_only_bytes_are_scaled(dtype: str, value: int, expected: float) -> None:
     """Bytes of images and vectors are scaled to [0, 1], and other dtypes stay as they are."""
-    image = ImageInput(leaf(dtype, 4, 4), 1, center=False)
-    frames = torch.full((1, 1, 4, 4), value).to(getattr(torch, dtype))
+    image = image_input(leaf(dtype, 4, 5, 1), 1)
+    frames = torch.full((1, 1, 4, 5, 1), value).to(getattr(torch, dtype))
     assert image(frames).unique().tolist() == pytest.approx([expected])
     mlp = MLPTorso(leaf(dtype, 4), 1, (8,))
     vector = torch.full((1, 1, 4), value).to(getattr(torch, dtype))
@@ -179,10 +192,10 @@ def test_only_bytes_are_scaled(dtype: str, value: int, expected: float) -> None:
 def test_reading_an_image_leaves_it_unchanged(center: bool) -> None:
     """The golden check reads the stored unroll again."""
     for dtype in ("float32", "uint8"):
-        spec = leaf(dtype, 4, 5)
+        spec = leaf(dtype, 4, 5, 3)
         frames = random_leaf(spec, (3, 2), seeded())
         before = frames.clone()
-        ImageInput(spec, 2, center=center)(frames)
+        image_input(spec, 2, center=center)(frames)
         assert torch.equal(frames, before)
 
 
@@ -213,6 +226,7 @@ def test_auto_chooses_by_the_size_of_the_image() -> None:
     assert kernels(make_torso(leaf("uint8", 36, 40), NetworkConfig()))[0][1] == (8, 8)
     assert kernels(make_torso(leaf("uint8", 35, 84), NetworkConfig()))[0][1] == (3, 3)
     assert kernels(make_torso(leaf("float32", 1, 5), NetworkConfig())) == []
+    assert kernels(make_torso(leaf("bool", 2, 7, 3), NetworkConfig())) == []
 
 
 def test_convolutional_torso_leaves_vectors_to_the_mlp() -> None:
@@ -232,9 +246,9 @@ def test_image_too_small_for_the_kernels_is_refused(kind: str, shape: tuple[int,
 def test_centred_pixels_lose_their_running_mean() -> None:
     """Pixels become (x - mean) / 128, the mean over all frames so far, in any layout."""
     generator = seeded()
-    for shape, channels_first in (((4, 5), (0, 1)), ((4, 5, 3), (2, 0, 1))):
+    for shape, channels_first in (((6, 5), (0, 1)), ((6, 5, 3), (2, 0, 1))):
         spec = leaf("uint8", *shape)
-        image = ImageInput(spec, 2, center=True)
+        image = image_input(spec, 2, center=True)
         batches = [random_leaf(spec, (n,), generator) for n in (3, 8, 1)]
         for batch in batches:
             image.update_statistics(batch)
@@ -242,7 +256,7 @@ def test_centred_pixels_lose_their_running_mean() -> None:
         frames = random_leaf(spec, (6, 2), generator)
         centred = (frames.double() - mean) / 128
         expected = centred.permute(0, 1, *(2 + axis for axis in channels_first)).reshape(
-            6, image.channels, 4, 5
+            6, image.channels, 6, 5
         )
         torch.testing.assert_close(image(frames).double(), expected, atol=1e-5, rtol=0)
 

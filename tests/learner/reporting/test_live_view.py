@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from learner.reporting.live_view import LiveView, format_count, format_duration
+from learner.reporting.live_view import STAYS, LiveView, format_count, format_duration
 from tests.learner.reporting.reports import REPORT
 
 
@@ -93,6 +93,18 @@ def test_live_view_shows_log_records_and_leaves_warnings_above() -> None:
     view.close()
     assert file.getvalue().count("actor joined") == 0
     assert file.getvalue().count("actor lost") >= 2
+
+
+def test_lines_that_are_logged_to_stay_are_above_the_view() -> None:
+    """A user reads them once the run goes on, and the message shows something newer."""
+    file = io.StringIO()
+    view = LiveView("x", 10, console=Console(file=file, force_terminal=True), now=lambda: 0.0)
+    logger = logging.Logger("seed")
+    logger.addHandler(view.log_handler())
+    logger.info("image 84 x 84", extra=STAYS)
+    logger.info("listening")
+    view.close()
+    assert "image 84 x 84" in file.getvalue()
 
 
 @pytest.mark.parametrize(
