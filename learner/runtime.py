@@ -31,6 +31,7 @@ from learner.networks.reading import readings
 from learner.reporting.counters import Counters
 from learner.reporting.live_view import STAYS
 from learner.reporting.metrics import Metrics
+from learner.reporting.reward_watch import RewardWatch
 from learner.service import Service, ServingConfig
 from learner.serving.task import make_task
 from learner.training.base import LearnerHooks, Training, TrainingSetup
@@ -94,6 +95,7 @@ class Learner:
         self._reported_s = 0.0
         self._reported_steps = 0.0
         self._num_envs = 0
+        self._reward_watch = RewardWatch(config.agent, is_atari=config.env.is_atari)
         self._spec: EnvSpec | None = None
         if checkpoint is not None:
             self._spec = structure(checkpoint.state["spec"], EnvSpec)
@@ -157,6 +159,7 @@ class Learner:
     def report(self) -> dict[str, float]:
         """Returns the metrics since the last report."""
         report = self.metrics.drain() | self.counters.report()
+        self._reward_watch.look(report)
         if self._training is not None:
             report |= self._training.report()
         report["env_frames"] = self.counters.env_steps * self.config.env.frames_per_step
@@ -190,8 +193,7 @@ class Learner:
         agent = make_agent(spec, self.config)
         self._spec = spec
         if self._ranks.is_first:
-            for line in readings(spec, self.config.network):
-                _LOG.info("%s", line, extra=STAYS)
+            self._say_what_is_read(spec)
         self._trained.build(spec, agent, self._checkpoint)
         inference = InferenceThread(
             spec=spec,
@@ -213,6 +215,14 @@ class Learner:
         self._on_built()
         self._trained.start()
         return inference
+
+    def _say_what_is_read(self, spec: EnvSpec) -> None:
+        """Logs how the network reads observations, and what training does to rewards."""
+        lines = readings(spec, self.config.network)
+        if words := self.config.agent.reward_handling.words:
+            lines.append(f"rewards: {words}")
+        for line in lines:
+            _LOG.info("%s", line, extra=STAYS)
 
     @property
     def _trained(self) -> Training:

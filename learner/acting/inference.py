@@ -153,14 +153,23 @@ class InferenceEngine:
         self._metrics.mean("inference/batch_size_mean", start)
 
     def _count(self, batch: list[Request]) -> None:
+        rewards = []
         for request in batch:
             outputs = request.outputs
             if not request.is_eval:
-                self._counters.add_env_steps(len(outputs.is_first) - int(outputs.is_first.sum()))
+                rewards.append(outputs.rewards[~outputs.is_first])
+                self._counters.add_env_steps(len(rewards[-1]))
             if outputs.failures:
                 self._count_failures(outputs.failures)
             for episode in outputs.episodes:
                 self._counters.add_episode(episode, is_eval=request.is_eval)
+        self._report_rewards(rewards)
+
+    def _report_rewards(self, rewards: list[np.ndarray]) -> None:
+        received = np.concatenate(rewards) if rewards else np.empty(0)
+        if received.size:
+            self._metrics.min("reward/min", float(received.min()))
+            self._metrics.max("reward/max", float(received.max()))
 
     def _count_failures(self, failures: int) -> None:
         self._metrics.sum("envs/failed", failures)

@@ -7,7 +7,8 @@ which must not import torch, and by the agents.
 import abc
 import dataclasses
 import inspect
-from typing import Annotated, Any, Literal, Self
+import math
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import tyro
 
@@ -21,6 +22,21 @@ AGENTS = Kind("agent", "seed_rl.agents", ("vtrace", "r2d2"))
 
 # In a config.yaml this field stands as `agent: {algorithm: NAME, ...}`.
 AgentName = Annotated[str, tyro.conf.arg(name="agent")]
+
+
+class RewardHandling(NamedTuple):
+    """What an agent does to raw rewards before it trains on them."""
+
+    words: str = ""
+    """For the log: "rewards: ..."; empty if the agent does not say."""
+    scale: float = 1.0
+    """Multiplies them."""
+    clip_min: float = -math.inf
+    """Smallest reward trained on, after scaling."""
+    clip_max: float = math.inf
+    """Largest reward trained on, after scaling."""
+    bounds_any: bool = True
+    """Whether rewards of any size are fit to train on, so that no warning is needed."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,6 +75,11 @@ class AgentConfig(abc.ABC):
     def env_steps_before_training(self) -> int:
         """Env steps collected before the first learner step, beyond those of its batch."""
         return 0
+
+    @property
+    def reward_handling(self) -> RewardHandling:
+        """What the agent does to raw rewards; a run says it once, and warns if it does not suit."""
+        return RewardHandling()
 
     def share(self, num_ranks: int) -> Self:
         """Returns the config of one of `num_ranks` learners that train one network together.
@@ -150,6 +171,14 @@ class VTraceConfig(AgentConfig):
     @property
     def unrolls_per_update(self) -> int:
         return self.batch_size * self.sample_reuse
+
+    @property
+    def reward_handling(self) -> RewardHandling:
+        low, high = self.reward_clip_min, self.reward_clip_max
+        is_clipped = (low, high) != (-math.inf, math.inf)
+        clipped = f"clipped to [{low:g}, {high:g}]" if is_clipped else "not clipped"
+        words = f"{_scaled(self.reward_scale)}{clipped}"
+        return RewardHandling(words, self.reward_scale, low, high, bounds_any=False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -259,6 +288,12 @@ class R2D2Config(AgentConfig):
         return self.burn_in + self.sequence_length + 1
 
     @property
+    def reward_handling(self) -> RewardHandling:
+        rescaling = f"h(x) = sign(x)(sqrt(|x| + 1) - 1) + {self.rescale_epsilon:g} x"
+        words = f"{_scaled(self.reward_scale)}not clipped; values are rescaled by {rescaling}"
+        return RewardHandling(words, self.reward_scale)
+
+    @property
     def env_steps_per_update(self) -> float:
         return self.batch_size * self.period / self.replay.samples_per_insert
 
@@ -270,6 +305,10 @@ class R2D2Config(AgentConfig):
         """Divides the replay too: each learner replays the sequences of its own actors."""
         replay = self.replay.share(num_ranks)
         return dataclasses.replace(super().share(num_ranks), replay=replay)
+
+
+def _scaled(scale: float) -> str:
+    return "" if scale == 1 else f"multiplied by {scale:g}, then "
 
 
 def config_class_of(algorithm: str, *, field: str = AGENTS.field) -> type[AgentConfig]:

@@ -4,6 +4,7 @@ Read when a command line is parsed. Other packages may define presets of their o
 """
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 from learner.config.agent_config import R2D2Config, ReplayConfig, VTraceConfig
@@ -34,7 +35,14 @@ _CARTPOLE_VTRACE = RunConfig(
     env=EnvConfig(env_id="CartPole-v1"),
     network=NetworkConfig(torso="mlp", hidden_sizes=(64, 64)),
     # Returns of up to 1/(1 - .99) = 100 would dominate the shared torso; scaled returns do not.
-    agent=VTraceConfig(unroll_length=20, batch_size=16, reward_scale=0.05),
+    # Rewards are not clipped, for environments that are not CartPole: --env-id LunarLander-v3.
+    agent=VTraceConfig(
+        unroll_length=20,
+        batch_size=16,
+        reward_scale=0.05,
+        reward_clip_min=-math.inf,
+        reward_clip_max=math.inf,
+    ),
     optimizer=_ADAM,
     actor=ActorConfig(envs_per_group=16),
     learner=LearnerConfig(total_env_steps=400_000),
@@ -44,7 +52,7 @@ _CATCH_VTRACE = dataclasses.replace(
     _CARTPOLE_VTRACE,
     env=EnvConfig(env_id="seed/Catch-v0"),
     network=NetworkConfig(torso="small_conv"),
-    agent=VTraceConfig(unroll_length=20, batch_size=16),
+    agent=dataclasses.replace(_CARTPOLE_VTRACE.agent, reward_scale=1.0),
     learner=LearnerConfig(total_env_steps=150_000),
 )
 

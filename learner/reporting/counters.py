@@ -77,7 +77,7 @@ class Counters:
         return int(sequence.generate_state(1, np.uint32)[0])
 
     def report(self) -> dict[str, float]:
-        """Returns totals, and means over the games that ended since the last report.
+        """Returns totals, and means and extremes over the games that ended since the last report.
 
         Each mean weighs as many games as it is taken over.
         """
@@ -87,8 +87,8 @@ class Counters:
                 "learner_steps": self.learner_steps,
                 "episodes": self._totals.episodes,
             }
-            report |= _means_of("episode", self._unreported)
-            report |= _means_of("eval", self._unreported_eval)
+            report |= _figures_of("episode", self._unreported)
+            report |= _figures_of("eval", self._unreported_eval)
             if self._recent_returns:
                 report["episode/return_mean_100"] = _mean(self._recent_returns)
             self._unreported, self._unreported_eval = [], []
@@ -128,11 +128,15 @@ class Totals:
     actor_seeds: int = 0
 
 
-def _means_of(prefix: str, episodes: Sequence[Episode]) -> dict[str, float]:
+def _figures_of(prefix: str, episodes: Sequence[Episode]) -> dict[str, float]:
     if not episodes:
         return {}
+    returns = [episode.episode_return for episode in episodes]
     return {
-        f"{prefix}/return_mean": _mean([episode.episode_return for episode in episodes]),
+        f"{prefix}/return_mean": _mean(returns),
+        f"{prefix}/return_min": min(returns),
+        f"{prefix}/return_max": max(returns),
+        f"{prefix}/return_std": Weighted(float(np.std(returns)), len(returns)),
         f"{prefix}/length_mean": _mean([episode.length for episode in episodes]),
     }
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import assert_never
 
-from learner.reporting.metric_table import Kind, OverRanks, metric_of
+from learner.reporting.metric_kinds import Kind, OverRanks
+from learner.reporting.metric_table import metric_of
 
 
 class Weighted(float):
@@ -41,6 +42,17 @@ def weight_of(value: float) -> float:
 def largest(values: Sequence[float]) -> float:
     """Returns the maximum; NaN if any value is NaN, since a maximum that hides NaN hides a bug."""
     return max(values, key=lambda value: (math.isnan(value), value))
+
+
+def smallest(values: Sequence[float]) -> float:
+    """Returns the minimum; NaN if any value is NaN."""
+    return min(values, key=lambda value: (not math.isnan(value), value))
+
+
+def root_mean_square(values: Sequence[float]) -> Weighted:
+    """Returns the root of the weighted mean of the squares of at least one value."""
+    squares = weighted_mean([Weighted(value**2, weight_of(value)) for value in values])
+    return Weighted(math.sqrt(squares), squares.weight)
 
 
 def weighted_mean(values: Sequence[float]) -> Weighted:
@@ -105,10 +117,14 @@ def _over_windows(kind: Kind, values: Sequence[float]) -> float:
             return values[-1]
         case Kind.SUM:
             return sum(values)
+        case Kind.MIN:
+            return smallest(values)
         case Kind.MAX | Kind.P99:
             return largest(values)
         case Kind.MEAN | Kind.MEDIAN:
             return weighted_mean(values)
+        case Kind.STD:
+            return root_mean_square(values)
         case _:
             assert_never(kind)
 
@@ -119,9 +135,13 @@ def _over_ranks(rule: OverRanks, values: Sequence[float]) -> float:
             return values[0]
         case OverRanks.ADD:
             return sum(values)
+        case OverRanks.MIN:
+            return smallest(values)
         case OverRanks.MAX:
             return largest(values)
         case OverRanks.MEAN:
             return weighted_mean(values)
+        case OverRanks.ROOT_MEAN_SQUARE:
+            return root_mean_square(values)
         case _:
             assert_never(rule)

@@ -4,71 +4,9 @@ Everything that reports, merges, serves or documents metrics reads it. docs/metr
 generated from it. Torch-free.
 """
 
-from enum import Enum
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
-
-class Kind(Enum):
-    """How the values of a metric become one number over time.
-
-    A window is the time between two reports. Each kind says what one report holds, and
-    how a reader merges the reports of several windows into one.
-    """
-
-    TOTAL = "everything counted since the run began", "the newest"
-    LEVEL = "the value at the time of the report", "the newest"
-    SUM = "the sum of the window; absent if nothing happened", "the sum"
-    MAX = "the largest value of the window", "the largest"
-    MEAN = "the weighted mean of the window", "the mean by the same weights"
-    MEDIAN = (
-        "the median of the window's observations",
-        "the mean of the medians, by number of observations; an approximation",
-    )
-    P99 = (
-        "the 99th percentile of the window's observations",
-        "the largest; an upper bound, since percentiles cannot be merged exactly",
-    )
-
-    def __init__(self, in_window: str, over_windows: str) -> None:
-        self.in_window = in_window
-        """What one report holds."""
-        self.over_windows = over_windows
-        """What the reports of several windows make together."""
-
-    @property
-    def stands(self) -> bool:
-        """Whether a value stays true until there is a new one."""
-        return self in (Kind.TOTAL, Kind.LEVEL)
-
-
-class OverRanks(Enum):
-    """How the reports of several learners that train together become one number."""
-
-    SAME = "all ranks measure the same thing; the value is the first rank's"
-    ADD = "each rank measures its own part; the value is the sum"
-    MAX = "the largest value of any rank"
-    MEAN = "the mean over ranks, by the weight that the table names"
-
-
-class Metric(NamedTuple):
-    """One row of the table."""
-
-    name: str
-    """As in metrics.jsonl; "*" stands for any text."""
-    unit: str
-    """Empty for a pure number."""
-    meaning: str
-    kind: Kind
-    over_ranks: OverRanks
-    weight: str = ""
-    """What a mean counts its values by. Empty where no mean is taken."""
-
-    @property
-    def help(self) -> str:
-        """Meaning and unit in one line."""
-        return f"{self.meaning} [{self.unit}]" if self.unit else self.meaning
-
+from learner.reporting.metric_kinds import Kind, Metric, OverRanks
 
 METRICS: tuple[Metric, ...] = (
     Metric(
@@ -124,6 +62,28 @@ METRICS: tuple[Metric, ...] = (
         "games",
     ),
     Metric(
+        "episode/return_min",
+        "reward",
+        "smallest such return",
+        Kind.MIN,
+        OverRanks.MIN,
+    ),
+    Metric(
+        "episode/return_max",
+        "reward",
+        "largest such return",
+        Kind.MAX,
+        OverRanks.MAX,
+    ),
+    Metric(
+        "episode/return_std",
+        "reward",
+        "standard deviation of these returns",
+        Kind.STD,
+        OverRanks.ROOT_MEAN_SQUARE,
+        "games",
+    ),
+    Metric(
         "episode/return_mean_100",
         "reward",
         "mean undiscounted raw return of the last 100 full games; with several learners, of the "
@@ -149,6 +109,28 @@ METRICS: tuple[Metric, ...] = (
         "games",
     ),
     Metric(
+        "eval/return_min",
+        "reward",
+        "smallest such return",
+        Kind.MIN,
+        OverRanks.MIN,
+    ),
+    Metric(
+        "eval/return_max",
+        "reward",
+        "largest such return",
+        Kind.MAX,
+        OverRanks.MAX,
+    ),
+    Metric(
+        "eval/return_std",
+        "reward",
+        "standard deviation of these returns",
+        Kind.STD,
+        OverRanks.ROOT_MEAN_SQUARE,
+        "games",
+    ),
+    Metric(
         "eval/length_mean",
         "env steps",
         "as episode/length_mean, of actors that act greedily",
@@ -163,6 +145,20 @@ METRICS: tuple[Metric, ...] = (
         "actors, of 100 training games",
         Kind.LEVEL,
         OverRanks.SAME,
+    ),
+    Metric(
+        "reward/min",
+        "reward",
+        "smallest raw reward of any step of the window",
+        Kind.MIN,
+        OverRanks.MIN,
+    ),
+    Metric(
+        "reward/max",
+        "reward",
+        "largest raw reward of any step of the window",
+        Kind.MAX,
+        OverRanks.MAX,
     ),
     Metric(
         "policy/lag_mean",

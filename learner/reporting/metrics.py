@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from learner.reporting.merging import Weighted, largest
+from learner.reporting.merging import Weighted, largest, smallest
 
 
 class ThreadClock:
@@ -87,9 +87,9 @@ def _this_threads_cpu_s() -> Callable[[], float]:
 class Metrics:
     """Gathers values from any thread. `drain` closes the window and reports it.
 
-    Means, maxima, sums and percentiles cover one window; a window without values reports
+    Means, minima, maxima, sums and percentiles cover one window; a window without values reports
     none. A gauge keeps its value until it is set again. The kind of a metric in the table
-    says which method takes its values: `mean` MEAN, `max` MAX, `sum` SUM, `gauge` LEVEL,
+    says which method takes its values: `mean` MEAN, `min` MIN, `max` MAX, `sum` SUM, `gauge` LEVEL,
     `percentiles` MEDIAN and P99.
     """
 
@@ -116,6 +116,11 @@ class Metrics:
         """Adds `value` to those of which the window's largest is reported; NaN is the largest."""
         with self._lock:
             self._maxima[name] = largest((value, self._maxima.get(name, value)))
+
+    def min(self, name: str, value: float) -> None:
+        """Adds `value` to those of which the window's smallest is reported; NaN is the smallest."""
+        with self._lock:
+            self._minima[name] = smallest((value, self._minima.get(name, value)))
 
     def sum(self, name: str, value: float) -> None:
         """Adds `value` to the window's total."""
@@ -164,11 +169,11 @@ class Metrics:
         """
         with self._lock:
             weighted_sums, weights = self._weighted_sums, self._weights
-            maxima, sums, samples = self._maxima, self._sums, self._samples
+            extremes, sums, samples = self._minima | self._maxima, self._sums, self._samples
             report = dict(self._gauges)
             clocks, cpu_clocks = dict(self._clocks), dict(self._cpu_clocks)
             self._open_window()
-        report |= maxima | sums
+        report |= extremes | sums
         report = {name: float(value) for name, value in report.items()}
         report |= {
             name: Weighted(weighted_sums[name] / weight, weight)
@@ -188,6 +193,7 @@ class Metrics:
     def _open_window(self) -> None:
         self._weighted_sums: defaultdict[str, float] = defaultdict(float)
         self._weights: defaultdict[str, float] = defaultdict(float)
+        self._minima: dict[str, float] = {}
         self._maxima: dict[str, float] = {}
         self._sums: defaultdict[str, float] = defaultdict(float)
         self._samples: defaultdict[str, list[np.ndarray]] = defaultdict(list)

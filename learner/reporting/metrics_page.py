@@ -10,7 +10,8 @@ from pathlib import Path
 
 import tyro
 
-from learner.reporting.metric_table import METRICS, Kind, Metric, OverRanks
+from learner.reporting.metric_kinds import Kind, Metric, OverRanks
+from learner.reporting.metric_table import METRICS
 from learner.reporting.prometheus import prometheus_name
 
 _INTRODUCTION = """\

@@ -12,7 +12,8 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from learner.reporting.metric_table import Kind, metric_of
+from learner.reporting.metric_kinds import Kind
+from learner.reporting.metric_table import metric_of
 from seed.metrics_server import MetricsServer
 
 _LOG = logging.getLogger(__name__)

@@ -90,7 +90,7 @@ def test_learner_refuses_what_differs_from_its_first_actor(learner: tuple[Learne
         actor.close()
 
 
-def test_log_says_once_how_each_leaf_is_read(
+def test_log_says_once_what_is_read_and_done_to_rewards(
     learner: tuple[Learner, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two actors connect; the line also stays above the live view."""
@@ -99,11 +99,10 @@ def test_log_says_once_how_each_leaf_is_read(
         for actor in actors:
             actor.send(hello(1))
             actor.receive()
-    lines = [record for record in caplog.records if "torso" in record.getMessage()]
     (leaf,) = SPEC.observations
-    assert [record.getMessage() for record in lines] == [
-        f"{leaf.name}: vector of {leaf.shape[0]} numbers, torso mlp"
-    ]
+    read = f"{leaf.name}: vector of {leaf.shape[0]} numbers, torso mlp"
+    lines = [record for record in caplog.records if record.name == "learner.runtime"]
+    assert [record.getMessage() for record in lines] == [read, "rewards: clipped to [-1, 1]"]
     assert lines[0].__dict__["stays"]
     for actor in actors:
         actor.close()

@@ -127,6 +127,19 @@ def test_failures_of_environments_are_counted_and_named_once(
     assert "an environment failed and the run goes on; its actor's log says which" in record.message
 
 
+def test_smallest_and_largest_reward_are_reported() -> None:
+    """Those of evaluation do not count, nor the 0 that stands where a game starts."""
+    acting = Acting()
+    starts = acting.request(5, value=-9.0)
+    starts.outputs.is_first[:] = True
+    acting.process(acting.request(0, 1, value=2.0), acting.request(2, value=3.0), starts)
+    acting.process(acting.request(0, value=7.0, is_eval=True))
+    report = acting.metrics.drain()
+    assert (report["reward/min"], report["reward/max"]) == (2, 3)
+    acting.process(acting.request(0, value=7.0, is_eval=True))
+    assert "reward/min" not in acting.metrics.drain()
+
+
 def test_session_start_clears_the_open_unroll_of_its_own_slots() -> None:
     """Rows of the actor before are dropped, and those of another actor stay."""
     acting = Acting(unroll_length=2)

@@ -1,6 +1,7 @@
 """What the configs of all algorithms share, and where the built-in ones differ."""
 
 import dataclasses
+import math
 import pickle
 from pathlib import Path
 
@@ -69,6 +70,31 @@ def test_reused_unrolls_cost_no_env_steps() -> None:
     assert (config.unrolls_per_update, config.env_steps_per_update) == (12, 80)
 
 
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (VTraceConfig(), "clipped to [-1, 1]"),
+        (VTraceConfig(reward_scale=0.05), "multiplied by 0.05, then clipped to [-1, 1]"),
+        (VTraceConfig(reward_clip_max=math.inf), "clipped to [-1, inf]"),
+        (
+            VTraceConfig(reward_clip_min=-math.inf, reward_clip_max=math.inf),
+            "not clipped",
+        ),
+        (
+            R2D2Config(),
+            "not clipped; values are rescaled by h(x) = sign(x)(sqrt(|x| + 1) - 1) + 0.001 x",
+        ),
+        (
+            R2D2Config(reward_scale=2),
+            "multiplied by 2, then not clipped; values are rescaled by h(x)",
+        ),
+    ],
+)
+def test_config_says_what_is_done_to_rewards(config: AgentConfig, words: str) -> None:
+    """A run logs it once."""
+    assert config.reward_handling.words.startswith(words)
+
+
 def test_replay_is_shared_with_the_batch() -> None:
     """Sizes are rounded up, so that none becomes zero."""
     replay = ReplayConfig(replay_capacity=1001, replay_min_size=3)
@@ -87,6 +113,7 @@ def test_run_that_ends_before_training_starts_is_refused() -> None:
 
 HEADER = """
 import dataclasses
+import math
 from learner.config.agent_config import AgentConfig
 """
 

@@ -42,6 +42,21 @@ def test_means_cover_the_games_since_the_last_report() -> None:
     assert report["episodes"] == 3
 
 
+def test_returns_have_a_spread() -> None:
+    """Smallest, largest and standard deviation are of the games of the report alone."""
+    counters = Counters()
+    for episode_return in (1.0, 4.0, 7.0):
+        counters.add_episode(episode(episode_return), is_eval=False)
+    counters.add_episode(episode(-2.0), is_eval=True)
+    report = counters.report()
+    assert (report["episode/return_min"], report["episode/return_max"]) == (1, 7)
+    assert report["episode/return_std"] == pytest.approx(6**0.5)
+    assert weight_of(report["episode/return_std"]) == 3
+    names = ("eval/return_min", "eval/return_max", "eval/return_std")
+    assert [report[name] for name in names] == [-2, -2, 0]
+    assert not {name for name in counters.report() if name.endswith(("_min", "_max", "_std"))}
+
+
 def test_means_weigh_the_games_that_they_are_taken_over() -> None:
     """The means of several learners can then be merged."""
     counters = Counters()

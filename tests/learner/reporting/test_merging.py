@@ -15,9 +15,11 @@ from learner.reporting.merging import (
     largest,
     merge_ranks,
     merge_windows,
+    smallest,
     weight_of,
 )
-from learner.reporting.metric_table import METRICS, Kind, OverRanks
+from learner.reporting.metric_kinds import Kind, OverRanks
+from learner.reporting.metric_table import METRICS
 from learner.reporting.metrics import Metrics
 from seed.wire import Episode
 
@@ -37,6 +39,10 @@ from seed.wire import Episode
         # One game of -21 counts less than nine of 21.
         ("episode/return_mean", [Weighted(-21, 1), Weighted(21, 9)], 16.8),
         ("episode/return_mean_100", [Weighted(0, 100), Weighted(10, 25)], 2.0),
+        ("episode/return_min", [-21.0, -3.0], -21.0),
+        ("episode/return_max", [5.0, 21.0, 7.0], 21.0),
+        # sqrt((3 * 2^2 + 1 * 6^2) / 4)
+        ("episode/return_std", [Weighted(2, 3), Weighted(6, 1)], math.sqrt(12)),
         ("eval/length_mean", [Weighted(100, 3), Weighted(200, 1)], 125.0),
         ("policy/lag_mean", [Weighted(1, 300), Weighted(5, 100)], 2.0),
         ("loss/total", [Weighted(2, 10), Weighted(4, 30)], 3.5),
@@ -103,6 +109,8 @@ def test_weight_of_a_merged_mean_is_the_sum_of_its_parts() -> None:
         ("actors/refused", [1.0, 2.0], 3.0),
         ("loss/non_finite", [1.0, 1.0], 2.0),
         ("policy/lag_max", [7.0, 3.0], 7.0),
+        ("eval/return_min", [7.0, 3.0], 3.0),
+        ("eval/return_std", [Weighted(2, 3), Weighted(6, 1)], math.sqrt(12)),
         ("policy/lag_mean", [Weighted(1, 300), Weighted(5, 100)], 2.0),
         ("time/server_busy_share", [Weighted(0.2, 5), Weighted(0.8, 15)], 0.65),
         ("inference/latency_ms_p50", [Weighted(2, 100), Weighted(6, 300)], 5.0),
@@ -124,9 +132,10 @@ def test_every_kind_and_rule_is_used_by_a_metric() -> None:
 
 
 @pytest.mark.parametrize("values", [(math.nan, 1.0), (1.0, math.nan, 2.0)])
-def test_maximum_does_not_hide_nan(values: tuple[float, ...]) -> None:
+def test_extremes_do_not_hide_nan(values: tuple[float, ...]) -> None:
     """A golden check that is NaN must not be hidden by another rank's value."""
     assert math.isnan(largest(values))
+    assert math.isnan(smallest(values))
 
 
 def report_of_games(returns: list[float]) -> dict[str, float]:

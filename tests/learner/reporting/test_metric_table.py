@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
-from learner.reporting.metric_table import METRICS, Kind, OverRanks, is_known, metric_of
+from learner.reporting.metric_kinds import Kind, OverRanks
+from learner.reporting.metric_table import METRICS, is_known, metric_of
 
 ROOT = Path(__file__).parents[3]
 # The kinds of metric that each method of `Metrics` may write.
 KINDS = {
     "mean": {Kind.MEAN},
+    "min": {Kind.MIN},
     "max": {Kind.MAX},
     "sum": {Kind.SUM},
     "gauge": {Kind.LEVEL},
@@ -146,7 +148,7 @@ def test_rows_are_complete_and_in_sections() -> None:
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
     for metric in METRICS:
-        is_mean = metric.kind is Kind.MEAN or metric.over_ranks is OverRanks.MEAN
+        is_mean = metric.kind in (Kind.MEAN, Kind.STD) or metric.over_ranks is OverRanks.MEAN
         assert bool(metric.weight) is is_mean, metric.name
     sections = [key for key, _ in groupby(n.partition("/")[0] for n in names if "/" in n)]
     assert len(set(sections)) == len(sections)

@@ -65,28 +65,34 @@ def test_window_values_are_gone_after_a_drain() -> None:
     """Each report covers only its own window."""
     metrics = Metrics()
     metrics.mean("mean", 1.0)
+    metrics.min("min", 1.0)
     metrics.max("max", 1.0)
     metrics.sum("sum", 1.0)
     metrics.percentiles("p", np.ones(3))
-    assert metrics.drain().keys() == {"mean", "max", "sum", "p_p50", "p_p99"}
+    assert metrics.drain().keys() == {"mean", "min", "max", "sum", "p_p50", "p_p99"}
     assert metrics.drain() == {}
 
 
-def test_max_and_sum_of_negative_values() -> None:
-    """No maximum and no sum starts from a wrong 0."""
+@pytest.mark.parametrize("sign", [1, -1])
+def test_extremes_and_sum_of_values_of_one_sign(sign: int) -> None:
+    """No extreme and no sum starts from a wrong 0."""
     metrics = Metrics()
-    for value in (-3.0, -1.0, -2.0):
-        metrics.max("max", value)
-        metrics.sum("sum", value)
-    assert metrics.drain() == {"max": -1.0, "sum": -6.0}
+    for value in (3.0, 1.0, 2.0):
+        metrics.min("min", sign * value)
+        metrics.max("max", sign * value)
+        metrics.sum("sum", sign * value)
+    smallest, largest = sorted((sign * 1.0, sign * 3.0))
+    assert metrics.drain() == {"min": smallest, "max": largest, "sum": sign * 6.0}
 
 
-def test_maximum_is_nan_once_a_value_is() -> None:
+def test_extremes_are_nan_once_a_value_is() -> None:
     """A golden check that fails by NaN is not hidden by the next value."""
     metrics = Metrics()
     for value in (1.0, math.nan, 0.5):
         metrics.max("max", value)
-    assert math.isnan(metrics.drain()["max"])
+        metrics.min("min", value)
+    report = metrics.drain()
+    assert math.isnan(report["max"]) and math.isnan(report["min"])
 
 
 def test_gauge_holds_until_set_again() -> None:
