@@ -54,7 +54,7 @@ class LossOutput(NamedTuple):
     """Scalar."""
     metrics: dict[str, Tensor]
     """Detached scalars by metric name: means over the whole batch, over its valid steps or
-    its unrolls, as `num_valid` counts them."""
+    its unrolls, as `num_valid` counts them; or sums from which `finish_metrics` computes one."""
     priorities: Tensor | None = None
     """float32 [b], detached: the priority by which replay samples each unroll; None from an
     algorithm without replay."""
@@ -125,6 +125,14 @@ class Agent(Protocol):
           progress: how much of the run is done, in [0, 1], for schedules.
         """
         ...
+
+    def finish_metrics(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Returns the metrics to report of an update; by default those of `loss`.
+
+        Args:
+          metrics: those of `loss`, added up over the parts of the batch, and the trainer's own.
+        """
+        return metrics
 
     def after_update(self, network: nn.Module, learner_step: int) -> None:
         """Updates what follows the trained weights, such as a target network.

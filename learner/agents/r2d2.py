@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from learner.agents.base import ActInput, ActOutput, Agent, LossOutput
 from learner.algos import epsilon_greedy, q_learning
-from learner.algos.value_rescaling import rescale
+from learner.algos.explained_variance import moments, with_explained_variance
+from learner.algos.value_rescaling import inverse_rescale, rescale
 from learner.config.agent_config import R2D2Config
 from learner.config.run_config import NetworkConfig
 from learner.experience.base import ExperienceContext
@@ -113,7 +114,8 @@ class R2D2Agent(Agent):
 
         A metric is each sequence's mean over its valid steps, averaged over the batch
         without importance weights: "policy/q_mean" of the actions taken, "policy/q_max" of
-        the best ones, both of the online network in rescaled units.
+        the best ones, both of the online network in rescaled units. "value/mean" is of the
+        best ones too, in the units of the scaled rewards.
         """
         del progress  # nothing is scheduled
         networks, unrolls = _checked(network), batch.unrolls
@@ -127,15 +129,22 @@ class R2D2Agent(Agent):
             losses = batch.importance_weights * losses
         loss = losses.sum() / num_valid
         priorities = q_learning.sequence_priorities(errors, steps.mask, self.config.priority_mix)
+        chosen_q = q_learning.q_of_actions(online_q[:-1], actions).detach()
+        best_q = online_q[:-1].detach().amax(-1)
         per_step = {
             "loss/td_error_mean": errors.abs(),
-            "policy/q_mean": q_learning.q_of_actions(online_q[:-1], actions),
-            "policy/q_max": online_q[:-1].amax(-1),
+            "policy/q_mean": chosen_q,
+            "policy/q_max": best_q,
+            "value/mean": inverse_rescale(best_q, self.config.rescale_epsilon),
         }
         means = {k: q_learning.sequence_means(x, steps.mask) for k, x in per_step.items()}
         means["loss/priority_mean"] = priorities
         metrics = {name: x.detach().sum() / num_valid for name, x in means.items()}
+        metrics |= moments(chosen_q, chosen_q + errors.detach(), steps.mask)
         return LossOutput(loss, {"loss/total": loss.detach()} | metrics, priorities)
+
+    def finish_metrics(self, metrics: dict[str, float]) -> dict[str, float]:
+        return with_explained_variance(metrics)
 
     def after_update(self, network: nn.Module, learner_step: int) -> None:
         if learner_step % self.config.target_update_every == 0:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from learner.agents.base import ActInput, ActOutput, Agent, LossOutput
 from learner.algos import distributions, losses, rewards, vtrace
+from learner.algos.explained_variance import moments, with_explained_variance
 from learner.algos.optimizers import scheduled
 from learner.config.agent_config import VTraceConfig
 from learner.config.run_config import NetworkConfig
@@ -103,15 +104,21 @@ class VTraceAgent(Agent):
         )
         loss = policy_loss + config.value_cost * value_loss + entropy_cost * entropy_loss
         loss = losses.reduce(loss + cost_loss, num_valid, config.loss_reduction)
+        values = output.values[:-1].detach()
         sums = {
             "loss/policy": policy_loss,
             "loss/value": value_loss,
             "policy/entropy_mean": -entropy_loss,
             "policy/entropy_cost": entropy_cost * steps.mask.sum(),
             "policy/log_rho_mean": (returns.log_rhos * steps.mask).sum(),
+            "value/mean": (values * steps.mask).sum(),
         }
         metrics = {name: x.detach() / num_valid.clamp(min=1) for name, x in sums.items()}
+        metrics |= moments(values, returns.value_targets, steps.mask)
         return LossOutput(loss, {"loss/total": loss.detach()} | metrics)
+
+    def finish_metrics(self, metrics: dict[str, float]) -> dict[str, float]:
+        return with_explained_variance(metrics)
 
     @torch.no_grad()
     def log_ratios(self, network: nn.Module, unrolls: Unrolls) -> Tensor:

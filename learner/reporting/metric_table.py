@@ -8,6 +8,25 @@ from fnmatch import fnmatchcase
 
 from learner.reporting.metric_kinds import Kind, Metric, OverRanks
 
+
+def _of_games(prefix: str, games: str) -> tuple[Metric, ...]:
+    """Returns the rows about some games, which begin with `prefix`."""
+    returns = f"undiscounted raw return of {games}"
+
+    def row(name: str, unit: str, meaning: str, kind: Kind, over_ranks: OverRanks) -> Metric:
+        weight = "" if kind in (Kind.MIN, Kind.MAX) else "games"
+        return Metric(f"{prefix}/{name}", unit, meaning, kind, over_ranks, weight)
+
+    rms = OverRanks.ROOT_MEAN_SQUARE
+    return (
+        row("return_mean", "reward", f"mean {returns}", Kind.MEAN, OverRanks.MEAN),
+        row("return_min", "reward", f"smallest {returns}", Kind.MIN, OverRanks.MIN),
+        row("return_max", "reward", f"largest {returns}", Kind.MAX, OverRanks.MAX),
+        row("return_std", "reward", f"standard deviation of the {returns}", Kind.STD, rms),
+        row("length_mean", "env steps", f"mean length of {games}", Kind.MEAN, OverRanks.MEAN),
+    )
+
+
 METRICS: tuple[Metric, ...] = (
     Metric(
         "env_steps",
@@ -53,36 +72,7 @@ METRICS: tuple[Metric, ...] = (
         Kind.TOTAL,
         OverRanks.ADD,
     ),
-    Metric(
-        "episode/return_mean",
-        "reward",
-        "undiscounted raw return of the full games that ended in the window",
-        Kind.MEAN,
-        OverRanks.MEAN,
-        "games",
-    ),
-    Metric(
-        "episode/return_min",
-        "reward",
-        "smallest such return",
-        Kind.MIN,
-        OverRanks.MIN,
-    ),
-    Metric(
-        "episode/return_max",
-        "reward",
-        "largest such return",
-        Kind.MAX,
-        OverRanks.MAX,
-    ),
-    Metric(
-        "episode/return_std",
-        "reward",
-        "standard deviation of these returns",
-        Kind.STD,
-        OverRanks.ROOT_MEAN_SQUARE,
-        "games",
-    ),
+    *_of_games("episode", "full games that ended in the window"),
     Metric(
         "episode/return_mean_100",
         "reward",
@@ -92,52 +82,7 @@ METRICS: tuple[Metric, ...] = (
         OverRanks.MEAN,
         "games, at most 100 of each rank",
     ),
-    Metric(
-        "episode/length_mean",
-        "env steps",
-        "length of the full games that ended in the window",
-        Kind.MEAN,
-        OverRanks.MEAN,
-        "games",
-    ),
-    Metric(
-        "eval/return_mean",
-        "reward",
-        "as episode/return_mean, of actors that act greedily",
-        Kind.MEAN,
-        OverRanks.MEAN,
-        "games",
-    ),
-    Metric(
-        "eval/return_min",
-        "reward",
-        "smallest such return",
-        Kind.MIN,
-        OverRanks.MIN,
-    ),
-    Metric(
-        "eval/return_max",
-        "reward",
-        "largest such return",
-        Kind.MAX,
-        OverRanks.MAX,
-    ),
-    Metric(
-        "eval/return_std",
-        "reward",
-        "standard deviation of these returns",
-        Kind.STD,
-        OverRanks.ROOT_MEAN_SQUARE,
-        "games",
-    ),
-    Metric(
-        "eval/length_mean",
-        "env steps",
-        "as episode/length_mean, of actors that act greedily",
-        Kind.MEAN,
-        OverRanks.MEAN,
-        "games",
-    ),
+    *_of_games("eval", "full games of greedy actors that ended in the window"),
     Metric(
         "checkpoint/best_return",
         "reward",
@@ -219,6 +164,25 @@ METRICS: tuple[Metric, ...] = (
         "rescaled return",
         "Q of the best action of each step, rescaled by h; a mean over sequences, not a maximum "
         "over them",
+        Kind.MEAN,
+        OverRanks.MEAN,
+        "updates",
+    ),
+    Metric(
+        "value/mean",
+        "scaled reward",
+        "estimated discounted return, over valid steps; V-trace: V, of rewards as they are trained "
+        "on; R2D2: max Q, not rescaled",
+        Kind.MEAN,
+        OverRanks.MEAN,
+        "updates",
+    ),
+    Metric(
+        "value/explained_variance",
+        "",
+        "1 - Var[target - estimate] / Var[target] over the valid steps of a batch: 1 is perfect, 0 "
+        "no better than a constant; V-trace: of V, R2D2: of Q, rescaled by h. Absent while all "
+        "targets are alike",
         Kind.MEAN,
         OverRanks.MEAN,
         "updates",

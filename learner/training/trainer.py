@@ -78,7 +78,7 @@ class Trainer:
             return None if priorities is None else priorities.nan_to_num(0, posinf=0)
         self._optimizer.step()
         self.agent.after_update(self.network, learner_step + 1)
-        for name, value in values.items():
+        for name, value in self.agent.finish_metrics(values).items():
             self._metrics.mean(name, value)
         self._report_lag(batch.unrolls, learner_step)
         self._metrics.gauge("optimizer/learning_rate", learning_rate)

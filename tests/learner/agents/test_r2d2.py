@@ -237,7 +237,13 @@ def test_metrics_are_means_over_the_valid_steps_of_each_sequence() -> None:
         "policy/q_mean": ((taken * valid).sum(0) / valid.sum(0)).mean().item(),
         "policy/q_max": ((online[:-1].amax(-1) * valid).sum(0) / valid.sum(0)).mean().item(),
     }
-    assert {k: v.item() for k, v in output.metrics.items()} == pytest.approx(expected, rel=1e-4)
+    best = inverse_rescale(online[:-1].amax(-1), agent.config.rescale_epsilon)
+    expected["value/mean"] = ((best * valid).sum(0) / valid.sum(0)).mean().item()
+    flat = torch.tensor([x.item() for s in errors for x in s])
+    explained = 1 - flat.var() / (taken.T[valid.T] + flat).var()
+    expected["value/explained_variance"] = explained.item()
+    reported = agent.finish_metrics({k: v.item() for k, v in output.metrics.items()})
+    assert reported == pytest.approx(expected, rel=1e-3)
     assert not any(value.requires_grad or value.ndim for value in output.metrics.values())
 
 

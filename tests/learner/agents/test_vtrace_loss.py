@@ -176,6 +176,23 @@ def test_terms_reported_add_up_to_the_loss() -> None:
     assert not any(value.requires_grad or value.ndim for value in output.metrics.values())
 
 
+def test_value_and_its_explained_variance_are_reported() -> None:
+    """Of the valid steps alone: mean V, and 1 - Var[v - V] / Var[v] with the literal targets."""
+    agent, network = make_agent_and_network(**CLIPPED)
+    unrolls = unrolls_for(agent)
+    loss = loss_of(agent, network, unrolls)
+    seen = (unrolls.steps.rows.rewards * 0.5).clamp(-0.3, 0.6)
+    output, _ = network(unrolls.steps.rows._replace(rewards=seen), unrolls.initial_state)
+    logits, values = (x.detach().double().numpy() for x in (output.logits, output.values))
+    targets, _, mask = literal_targets(agent.config, unrolls, logits, values)
+    valid, predictions = targets[mask > 0], values[:-1][mask > 0]
+    reported = agent.finish_metrics({name: x.item() for name, x in loss.metrics.items()})
+    assert reported["value/mean"] == pytest.approx(predictions.mean(), rel=1e-4)
+    expected = 1 - np.var(valid - predictions) / np.var(valid)
+    assert reported["value/explained_variance"] == pytest.approx(expected, rel=1e-3)
+    assert not any(name.startswith("moments/") for name in reported)
+
+
 def test_row_before_a_first_row_is_learned_from_only_as_bootstrap() -> None:
     """The action and behaviour of that row, and the reward of the reset, change nothing."""
     agent, network = make_agent_and_network()
