@@ -29,14 +29,8 @@ def moments(predictions: Tensor, targets: Tensor, mask: Tensor) -> dict[str, Ten
     """
     valid_targets = targets * mask
     errors = valid_targets - predictions * mask
-    sums = (
-        mask.sum(),
-        errors.sum(),
-        errors.square().sum(),
-        valid_targets.sum(),
-        valid_targets.square().sum(),
-    )
-    return dict(zip(MOMENTS, sums, strict=True))
+    terms = (mask, errors, errors.square(), valid_targets, valid_targets.square())
+    return dict(zip(MOMENTS, torch.stack(terms).sum((1, 2)).unbind(), strict=True))
 
 
 def explained_variance(sums: Mapping[str, float]) -> float | None:
