@@ -47,6 +47,9 @@ class ActorArgs:
     video: Path | None = None
     """Write the first full episode to this .mp4 (H.264) or .webm (VP9) file. The actor then runs
     one environment."""
+    env_timeout_s: float = 600.0
+    """Longest time in seconds that a step or reset of one group may take. After that an
+    environment counts as stuck, and the actor ends. `seed train` starts another."""
     connect_timeout_s: float = 30.0
     """Seconds in which a learner must answer before the actor tries again."""
     max_backoff_s: float = 30.0
@@ -80,7 +83,7 @@ class ActorArgs:
                 raise ConfigError(expected(name, "at least 1", value))
         if self.env_workers < 0:
             raise ConfigError(expected("env_workers", "at least 0", self.env_workers))
-        for name in ("connect_timeout_s", "max_backoff_s"):
+        for name in ("env_timeout_s", "connect_timeout_s", "max_backoff_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(expected(name, "above 0", getattr(self, name)))
         if self.video is not None:

@@ -202,6 +202,16 @@ class PolicyStream:
                 return answer
         return decode_actions(self._next("actions").actions, self._hello)
 
+    @property
+    def silence_limit_s(self) -> float:
+        """Seconds after which the learner gives up an actor that gives no sign of life; 0 if it
+        takes none."""
+        return self.welcome.silence_limit_s
+
+    def send_sign(self, sign: pb.SignOfLife) -> None:
+        """Sends a sign of life; any thread may call it."""
+        self._requests.put(pb.ActRequest(sign_of_life=sign).SerializeToString())
+
     def close(self) -> None:
         """Ends the stream; steps without an answer are dropped."""
         self._requests.put(None)

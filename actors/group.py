@@ -4,6 +4,7 @@ Used by the loop, in the actor's main thread. Leaves transport to the connection
 making environments to `envs.py`.
 """
 
+import time
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,12 @@ class EnvGroup:
         self._lengths = np.zeros(self.num_envs, np.int64)
         self._was_done = np.zeros(self.num_envs, bool)
         self._reported_failures = 0
+        self._busy_since: float | None = None
+
+    @property
+    def index(self) -> int:
+        """Number of the group among those of the actor."""
+        return self._index
 
     @property
     def num_envs(self) -> int:
@@ -74,6 +81,18 @@ class EnvGroup:
         """Returns how often an environment has failed since the last call."""
         before, self._reported_failures = self._reported_failures, self.failures
         return self._reported_failures - before
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that the present step or reset has taken so far; 0 between two. Any thread."""
+        since = self._busy_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def busy_with(self) -> str:
+        """The group, and the environment that it steps or resets if that is known. Any thread."""
+        env = getattr(self._env, "busy_env", None)
+        return f"group {self._index}" + ("" if env is None else f", environment {env}")
 
     @property
     def spec(self) -> EnvSpec:
@@ -144,9 +163,12 @@ class EnvGroup:
         return episodes
 
     def _guarded(self, call: Any, *args: Any, **kwargs: Any) -> Any:
+        self._busy_since = time.monotonic()
         try:
             return call(*args, **kwargs)
         except SeedError:
             raise
         except Exception as error:
             raise EnvironmentFailedError(f"group {self._index}: {error!r}") from error
+        finally:
+            self._busy_since = None

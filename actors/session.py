@@ -17,6 +17,7 @@ from actors.args import ActorArgs
 from actors.client import LONGEST_WAIT_S, PolicyStream, fetch_task, open_channel
 from actors.envs import decode_settings, make_group, make_video_group
 from actors.group import EnvGroup
+from actors.life_signs import LifeSigns
 from actors.loop import PolicyConnection, run_loop
 from actors.metrics import ActorMetrics, CountedConnection
 from actors.parent import FirstStepTold
@@ -129,14 +130,16 @@ class ActorSession:
             self._delays_s = backoff_delays_s(args.max_backoff_s)
             self._run_loop(stream, stop)
 
-    def _run_loop(self, stream: PolicyConnection, stop: threading.Event) -> None:
+    def _run_loop(self, stream: PolicyStream, stop: threading.Event) -> None:
+        connection: PolicyConnection = stream
         if self._args.first_step_fd is not None:
-            stream = FirstStepTold(stream, self._args.first_step_fd)
-        if self._metrics is None:
-            run_loop(self._groups, stream, stop)
-            return
-        with self._metrics.connected(sum(group.num_envs for group in self._groups)):
-            run_loop(self._groups, CountedConnection(stream, self._metrics), stop)
+            connection = FirstStepTold(stream, self._args.first_step_fd)
+        with LifeSigns(self._groups, stream, env_timeout_s=self._args.env_timeout_s):
+            if self._metrics is None:
+                run_loop(self._groups, connection, stop)
+                return
+            with self._metrics.connected(sum(group.num_envs for group in self._groups)):
+                run_loop(self._groups, CountedConnection(connection, self._metrics), stop)
 
     def _prepare(self, task: pb.Task) -> None:
         """Makes the task's environments, unless those of the last task fit."""

@@ -39,6 +39,8 @@ class SyncVectorEnv(VectorEnv):
             ReplacedOnError(make_env, first_index + i, self._record) for i in range(num_envs)
         ]
         self.num_envs = num_envs
+        self._busy = 0
+        self._first_index = first_index
         first = self._envs[0].env
         self.metadata = {**(first.metadata or {}), "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space = space_of(first, "observation_space")
@@ -50,6 +52,11 @@ class SyncVectorEnv(VectorEnv):
         self._warned_of_keys = False
 
     @property
+    def busy_env(self) -> int:
+        """Number of the environment that steps or resets now, or did so last. Any thread."""
+        return self._first_index + self._busy
+
+    @property
     def failures(self) -> int:
         """Environments replaced so far."""
         return self._record.failures
@@ -59,9 +66,10 @@ class SyncVectorEnv(VectorEnv):
     ) -> tuple[Any, dict[str, Any]]:
         """Resets all environments, the i-th with `seed` + i; returns (observation, {})."""
         seeds = [None if seed is None else seed + i for i in range(self.num_envs)]
-        observations = [
-            env.reset(seed, options) for env, seed in zip(self._envs, seeds, strict=True)
-        ]
+        observations: list[Any] = []
+        for i, (env, seed_of_env) in enumerate(zip(self._envs, seeds, strict=True)):
+            self._busy = i
+            observations.append(env.reset(seed_of_env, options))
         self._warn_of_unknown_keys(observations[0])
         self._batch = self._reader.batch(observations)
         if self._batch is None:
@@ -85,6 +93,7 @@ class SyncVectorEnv(VectorEnv):
         terminated = np.zeros(self.num_envs, bool)
         truncated = np.zeros(self.num_envs, bool)
         for i, (env, action) in enumerate(zip(self._envs, actions, strict=True)):
+            self._busy = i
             observations[i], rewards[i], terminated[i], truncated[i] = env.step(action)
         batch = self._reader.batch(observations)
         if batch is not None:

@@ -97,7 +97,10 @@ def _train(argv: Sequence[str]) -> int:
         args.num_actors,
         num_eval_actors=args.num_eval_actors,
         log_dir=args.run_dir,
-        extra_args=("--env-workers", str(args.env_workers)),
+        extra_args=(
+            *("--env-workers", str(args.env_workers)),
+            *("--env-timeout-s", str(args.env_timeout_s)),
+        ),
         token_file=args.token_file,
         ingress_processes=args.config.learner.ingress_processes,
         share_memory=args.share_memory,

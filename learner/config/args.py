@@ -97,6 +97,9 @@ class TrainArgs(LearnerArgs):
     env_workers: int = 0
     """Processes with which each local actor steps a group, for slow environments: see
     `seed actor --help`. 0: the actor steps them itself."""
+    env_timeout_s: float = 600.0
+    """Longest time in seconds that a step or reset of one group may take. After that an
+    environment counts as stuck, and another actor takes the place of this one."""
     num_eval_actors: int = 0
     """Further actor processes that only evaluate, for eval/return_mean in the reports.
     Each plays 4 environments greedily with the newest weights. Their steps are neither
@@ -106,6 +109,7 @@ class TrainArgs(LearnerArgs):
         super().__post_init__()
         for name in ("num_actors", "env_workers", "num_eval_actors"):
             require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+        require(self.env_timeout_s > 0, "env_timeout_s", "above 0", self.env_timeout_s)
         num_envs = self.num_actors * self.config.actor.num_envs
         wanted = f"at least the {num_envs} environments of the local actors"
         max_envs = self.config.inference.max_envs

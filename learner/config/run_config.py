@@ -144,7 +144,8 @@ class InferenceConfig:
     """Whether batches are padded to powers of two, so that a GPU records its work once for each
     size. "auto": on a GPU. "on" also pads on a CPU, where it gains nothing."""
     actor_timeout_s: float = 300.0
-    """Seconds that an actor may take for a step before it is dropped; it may reconnect."""
+    """Seconds without a step, or a sign of life, after which an actor is dropped; it may
+    reconnect. An actor that is at work gives signs (`--env-timeout-s` bounds its steps)."""
     max_envs: int = 8192
     """Environments served at once, including those that only evaluate. It bounds the memory of
     their states and open unrolls, however many actors connect. Further actors wait until others

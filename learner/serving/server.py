@@ -35,7 +35,7 @@ from seed.errors import (
     WireError,
     expected,
 )
-from seed.framing import parse_request
+from seed.framing import Request, parse_request
 from seed.grpc_status import status_of
 from seed.pb import inference_pb2 as pb
 from seed.pb import inference_pb2_grpc as pb_grpc
@@ -49,6 +49,9 @@ _HEALTH_NAMES = ("", wire.SERVICE)
 
 # Seconds between the health status NOT_SERVING and the end of the streams.
 _LAST_WORDS_S = 0.25
+
+# Seconds between two lines about environments that are being made.
+_PROGRESS_EVERY_S = 2.0
 
 # Details of a status travel as HTTP/2 metadata, which gRPC limits to 8 KiB. An error may
 # quote text of any length that an unknown client sent.
@@ -65,6 +68,8 @@ class InferenceService(pb_grpc.InferenceServicer):
         self._timeouts = timeouts or Timeouts()
         self._pending = PendingStreams(limits or Limits())
         self._log_of_waiting = LogLimiter()
+        self._log_of_ready = LogLimiter(_PROGRESS_EVERY_S)
+        self._log_of_slow = LogLimiter()
 
     async def GetTask(
         self, request: pb.GetTaskRequest, context: grpc.aio.ServicerContext
@@ -101,14 +106,18 @@ class InferenceService(pb_grpc.InferenceServicer):
             hello = await self._read_hello(context)
             run_name = await self._backend.admit(hello.spec)
             seats = await self._backend.seat(hello)
-        session = ConnectedActor(hello, seats.slots)
+        session = ConnectedActor(hello, seats.slots, signs_s=self._timeouts.signs_s)
         local: LocalSteps | None = None
         writer = asyncio.create_task(_write_replies(session, context))
         try:
             local = offer(context, hello)
             if local is not None:
                 await context.send_initial_metadata(local.metadata)
-            welcome = pb.Welcome(run_name=run_name, envs_connected=seats.envs_connected)
+            welcome = pb.Welcome(
+                run_name=run_name,
+                envs_connected=seats.envs_connected,
+                silence_limit_s=self._timeouts.step_s,
+            )
             session.outbox.put_nowait(pb.ActResponse(welcome=welcome))
             await self._read_steps(session, context, local)
         finally:
@@ -153,14 +162,37 @@ class InferenceService(pb_grpc.InferenceServicer):
                 watch = SilenceWatch(session, limit_s, end)
                 try:
                     while (data := await context.read()) is not EOF:
-                        self._submit(session, _decode_step(session, data))
+                        self._take(session, parse_request(data), context.peer())
                 finally:
                     watch.close()
         except TimeoutError as error:
             if local is not None and local.error is not None:
                 raise local.error from None
-            wanted = f"a step within {limit_s:g} s of the last answer"
-            raise SilenceError(expected("env_outputs", wanted, "silence")) from error
+            raise SilenceError(_silence(limit_s)) from error
+
+    def _take(self, session: ConnectedActor, request: Request, peer: str) -> None:
+        """Submits a step of the session, or notes a sign of life."""
+        match request.message.WhichOneof("payload"):
+            case "env_outputs":
+                step = request.message.env_outputs
+                outputs = wire.decode_env_outputs(step, session.hello, request.observations)
+                self._submit(session, outputs)
+            case "sign_of_life":
+                session.take_sign(request.message.sign_of_life)
+                self._log_sign(request.message.sign_of_life, session.num_envs, peer)
+            case _:
+                got = _payload(request.message)
+                raise WireError(expected("payload", "env_outputs after the hello", got))
+
+    def _log_sign(self, sign: pb.SignOfLife, num_envs: int, peer: str) -> None:
+        """Says what an actor is at; not for each sign of each actor."""
+        if sign.envs_ready < num_envs:
+            if self._log_of_ready.is_due():
+                got = f"{sign.envs_ready} of {num_envs}"
+                _LOG.info("%s environments of the actor at %s are ready", got, peer)
+        elif self._log_of_slow.is_due():
+            what = f"at one step of group {sign.group} for {sign.busy_s:.0f} s"
+            _LOG.info("the actor at %s has been %s", peer, what)
 
     def _submit(self, session: ConnectedActor, outputs: wire.EnvOutputs) -> None:
         deliver = partial(self._deliver, session, outputs.group)
@@ -183,13 +215,13 @@ class InferenceService(pb_grpc.InferenceServicer):
             self._backend.release(session.slots)
 
 
-def _decode_step(session: ConnectedActor, data: bytes) -> wire.EnvOutputs:
-    request = parse_request(data)
-    if request.message.WhichOneof("payload") != "env_outputs":
-        got = _payload(request.message)
-        raise WireError(expected("payload", "env_outputs after the hello", got))
-    step = request.message.env_outputs
-    return wire.decode_env_outputs(step, session.hello, request.observations)
+def _silence(limit_s: float) -> str:
+    """Says what was missing, and which flags there are against it."""
+    wanted = f"a step or a sign of life within {limit_s:g} s of the last answer (--actor-timeout-s)"
+    return (
+        f"{expected('env_outputs', wanted, 'silence')}. If a step or reset of a whole group takes "
+        "longer: fewer --envs-per-group, or processes that share them (--env-workers)"
+    )
 
 
 def _call_on_loop(

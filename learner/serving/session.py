@@ -23,7 +23,10 @@ class Timeouts:
     hello_s: float = 20.0
     """From the opened connection to the hello."""
     step_s: float = 300.0
-    """From an answer to the next step of any group. Environments may be slow."""
+    """From an answer to the next step of any group, or sign of life. Environments may be slow."""
+    signs_s: float = 3600.0
+    """For how long after an answer signs of life take the place of a step. An actor ends by
+    itself much earlier (`seed actor --env-timeout-s`)."""
     goodbye_s: float = 5.0
     """For sending the last replies and the status to an actor that may have stopped reading."""
     ping_every_s: float = 30.0
@@ -37,8 +40,14 @@ class ConnectedActor:
     """The slots, replies and silence of one actor, as long as its stream is open."""
 
     def __init__(
-        self, hello: wire.Hello, slots: np.ndarray, now: Callable[[], float] = time.monotonic
+        self,
+        hello: wire.Hello,
+        slots: np.ndarray,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        signs_s: float = Timeouts.signs_s,
     ) -> None:
+        """`signs_s` is that of the server's `Timeouts`."""
         self.hello = hello
         self.slots = slots
         self.is_open = True
@@ -50,7 +59,9 @@ class ConnectedActor:
         self._started: set[int] = set()
         self._unanswered: set[int] = set()
         self._now = now
+        self._signs_s = signs_s
         self._owes_since_s = now()
+        self._sign_at_s = self._owes_since_s
 
     @property
     def num_envs(self) -> int:
@@ -64,11 +75,23 @@ class ConnectedActor:
     def silent_s(self) -> float:
         """Returns for how long the learner has waited for this actor, in seconds.
 
-        0 while all its groups wait for the learner, which may be paused for a long time.
+        0 while all its groups wait for the learner, which may be paused for a long time. Signs of
+        life count for a while only: an environment may be stuck.
         """
         if len(self._unanswered) == len(self._slots_of_group):
             return 0.0
-        return self._now() - self._owes_since_s
+        last_sign_s = min(self._sign_at_s, self._owes_since_s + self._signs_s)
+        return self._now() - max(self._owes_since_s, last_sign_s)
+
+    def take_sign(self, sign: pb.SignOfLife) -> None:
+        """Notes that the actor is at work. Raises WireError naming a field that does not fit."""
+        if sign.group >= len(self._slots_of_group):
+            wanted = f"below {len(self._slots_of_group)}"
+            raise WireError(expected("sign_of_life.group", wanted, sign.group))
+        if sign.envs_ready > self.num_envs:
+            wanted = f"at most {self.num_envs}"
+            raise WireError(expected("sign_of_life.envs_ready", wanted, sign.envs_ready))
+        self._sign_at_s = self._now()
 
     def make_request(
         self, outputs: wire.EnvOutputs, reply: Callable[[np.ndarray], None]

@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seed/pb/inference.proto\x12\x07seed.v1\"G\n\x0eGetTaskRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x1b\n\x04role\x18\x02 \x01(\x0e\x32\r.seed.v1.Role\"\x8a\x01\n\x04Task\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06\x65nv_id\x18\x02 \x01(\t\x12\x19\n\x11\x65nv_settings_json\x18\x03 \x01(\t\x12\x16\n\x0e\x65nvs_per_group\x18\x04 \x01(\r\x12\x12\n\nnum_groups\x18\x05 \x01(\r\x12\x11\n\tbase_seed\x18\x06 \x01(\x04\"m\n\tArraySpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\r\x12\x12\n\nnum_values\x18\x04 \x01(\r\x12\x0f\n\x07minimum\x18\x05 \x01(\x01\x12\x0f\n\x07maximum\x18\x06 \x01(\x01\"W\n\x07\x45nvSpec\x12(\n\x0cobservations\x18\x01 \x03(\x0b\x32\x12.seed.v1.ArraySpec\x12\"\n\x06\x61\x63tion\x18\x02 \x01(\x0b\x32\x12.seed.v1.ArraySpec\"\x83\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x1b\n\x04role\x18\x03 \x01(\x0e\x32\r.seed.v1.Role\x12\x13\n\x0bgroup_sizes\x18\x04 \x03(\r\x12\x1e\n\x04spec\x18\x05 \x01(\x0b\x32\x10.seed.v1.EnvSpec\"3\n\x07Welcome\x12\x10\n\x08run_name\x18\x01 \x01(\t\x12\x16\n\x0e\x65nvs_connected\x18\x02 \x01(\r\"\x8c\x01\n\nEnvOutputs\x12\r\n\x05group\x18\x01 \x01(\r\x12\x14\n\x0cobservations\x18\x02 \x03(\x0c\x12\x0f\n\x07rewards\x18\x03 \x01(\x0c\x12\x12\n\nstep_flags\x18\x04 \x01(\x0c\x12\"\n\x08\x65pisodes\x18\x05 \x03(\x0b\x32\x10.seed.v1.Episode\x12\x10\n\x08\x66\x61ilures\x18\x06 \x01(\r\">\n\x07\x45pisode\x12\x0b\n\x03\x65nv\x18\x01 \x01(\r\x12\x16\n\x0e\x65pisode_return\x18\x02 \x01(\x01\x12\x0e\n\x06length\x18\x03 \x01(\r\")\n\x07\x41\x63tions\x12\r\n\x05group\x18\x01 \x01(\r\x12\x0f\n\x07\x61\x63tions\x18\x02 \x01(\x0c\"d\n\nActRequest\x12\x1f\n\x05hello\x18\x01 \x01(\x0b\x32\x0e.seed.v1.HelloH\x00\x12*\n\x0b\x65nv_outputs\x18\x02 \x01(\x0b\x32\x13.seed.v1.EnvOutputsH\x00\x42\t\n\x07payload\"b\n\x0b\x41\x63tResponse\x12#\n\x07welcome\x18\x01 \x01(\x0b\x32\x10.seed.v1.WelcomeH\x00\x12#\n\x07\x61\x63tions\x18\x02 \x01(\x0b\x32\x10.seed.v1.ActionsH\x00\x42\t\n\x07payload*%\n\x04Role\x12\x0e\n\nROLE_TRAIN\x10\x00\x12\r\n\tROLE_EVAL\x10\x01*i\n\x08StepFlag\x12\x12\n\x0eSTEP_FLAG_NONE\x10\x00\x12\x16\n\x12STEP_FLAG_IS_FIRST\x10\x01\x12\x18\n\x14STEP_FLAG_TERMINATED\x10\x02\x12\x17\n\x13STEP_FLAG_TRUNCATED\x10\x04\x32t\n\tInference\x12\x31\n\x07GetTask\x12\x17.seed.v1.GetTaskRequest\x1a\r.seed.v1.Task\x12\x34\n\x03\x41\x63t\x12\x13.seed.v1.ActRequest\x1a\x14.seed.v1.ActResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seed/pb/inference.proto\x12\x07seed.v1\"G\n\x0eGetTaskRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x1b\n\x04role\x18\x02 \x01(\x0e\x32\r.seed.v1.Role\"\x8a\x01\n\x04Task\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06\x65nv_id\x18\x02 \x01(\t\x12\x19\n\x11\x65nv_settings_json\x18\x03 \x01(\t\x12\x16\n\x0e\x65nvs_per_group\x18\x04 \x01(\r\x12\x12\n\nnum_groups\x18\x05 \x01(\r\x12\x11\n\tbase_seed\x18\x06 \x01(\x04\"m\n\tArraySpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\r\x12\x12\n\nnum_values\x18\x04 \x01(\r\x12\x0f\n\x07minimum\x18\x05 \x01(\x01\x12\x0f\n\x07maximum\x18\x06 \x01(\x01\"W\n\x07\x45nvSpec\x12(\n\x0cobservations\x18\x01 \x03(\x0b\x32\x12.seed.v1.ArraySpec\x12\"\n\x06\x61\x63tion\x18\x02 \x01(\x0b\x32\x12.seed.v1.ArraySpec\"\x83\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x1b\n\x04role\x18\x03 \x01(\x0e\x32\r.seed.v1.Role\x12\x13\n\x0bgroup_sizes\x18\x04 \x03(\r\x12\x1e\n\x04spec\x18\x05 \x01(\x0b\x32\x10.seed.v1.EnvSpec\"L\n\x07Welcome\x12\x10\n\x08run_name\x18\x01 \x01(\t\x12\x16\n\x0e\x65nvs_connected\x18\x02 \x01(\r\x12\x17\n\x0fsilence_limit_s\x18\x03 \x01(\x02\"\x8c\x01\n\nEnvOutputs\x12\r\n\x05group\x18\x01 \x01(\r\x12\x14\n\x0cobservations\x18\x02 \x03(\x0c\x12\x0f\n\x07rewards\x18\x03 \x01(\x0c\x12\x12\n\nstep_flags\x18\x04 \x01(\x0c\x12\"\n\x08\x65pisodes\x18\x05 \x03(\x0b\x32\x10.seed.v1.Episode\x12\x10\n\x08\x66\x61ilures\x18\x06 \x01(\r\">\n\x07\x45pisode\x12\x0b\n\x03\x65nv\x18\x01 \x01(\r\x12\x16\n\x0e\x65pisode_return\x18\x02 \x01(\x01\x12\x0e\n\x06length\x18\x03 \x01(\r\"?\n\nSignOfLife\x12\r\n\x05group\x18\x01 \x01(\r\x12\x0e\n\x06\x62usy_s\x18\x02 \x01(\x02\x12\x12\n\nenvs_ready\x18\x03 \x01(\r\")\n\x07\x41\x63tions\x12\r\n\x05group\x18\x01 \x01(\r\x12\x0f\n\x07\x61\x63tions\x18\x02 \x01(\x0c\"\x91\x01\n\nActRequest\x12\x1f\n\x05hello\x18\x01 \x01(\x0b\x32\x0e.seed.v1.HelloH\x00\x12*\n\x0b\x65nv_outputs\x18\x02 \x01(\x0b\x32\x13.seed.v1.EnvOutputsH\x00\x12+\n\x0csign_of_life\x18\x03 \x01(\x0b\x32\x13.seed.v1.SignOfLifeH\x00\x42\t\n\x07payload\"b\n\x0b\x41\x63tResponse\x12#\n\x07welcome\x18\x01 \x01(\x0b\x32\x10.seed.v1.WelcomeH\x00\x12#\n\x07\x61\x63tions\x18\x02 \x01(\x0b\x32\x10.seed.v1.ActionsH\x00\x42\t\n\x07payload*%\n\x04Role\x12\x0e\n\nROLE_TRAIN\x10\x00\x12\r\n\tROLE_EVAL\x10\x01*i\n\x08StepFlag\x12\x12\n\x0eSTEP_FLAG_NONE\x10\x00\x12\x16\n\x12STEP_FLAG_IS_FIRST\x10\x01\x12\x18\n\x14STEP_FLAG_TERMINATED\x10\x02\x12\x17\n\x13STEP_FLAG_TRUNCATED\x10\x04\x32t\n\tInference\x12\x31\n\x07GetTask\x12\x17.seed.v1.GetTaskRequest\x1a\r.seed.v1.Task\x12\x34\n\x03\x41\x63t\x12\x13.seed.v1.ActRequest\x1a\x14.seed.v1.ActResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seed.pb.inference_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=1089
-  _globals['_ROLE']._serialized_end=1126
-  _globals['_STEPFLAG']._serialized_start=1128
-  _globals['_STEPFLAG']._serialized_end=1233
+  _globals['_ROLE']._serialized_start=1225
+  _globals['_ROLE']._serialized_end=1262
+  _globals['_STEPFLAG']._serialized_start=1264
+  _globals['_STEPFLAG']._serialized_end=1369
   _globals['_GETTASKREQUEST']._serialized_start=36
   _globals['_GETTASKREQUEST']._serialized_end=107
   _globals['_TASK']._serialized_start=110
@@ -46,17 +46,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HELLO']._serialized_start=451
   _globals['_HELLO']._serialized_end=582
   _globals['_WELCOME']._serialized_start=584
-  _globals['_WELCOME']._serialized_end=635
-  _globals['_ENVOUTPUTS']._serialized_start=638
-  _globals['_ENVOUTPUTS']._serialized_end=778
-  _globals['_EPISODE']._serialized_start=780
-  _globals['_EPISODE']._serialized_end=842
-  _globals['_ACTIONS']._serialized_start=844
-  _globals['_ACTIONS']._serialized_end=885
-  _globals['_ACTREQUEST']._serialized_start=887
-  _globals['_ACTREQUEST']._serialized_end=987
-  _globals['_ACTRESPONSE']._serialized_start=989
-  _globals['_ACTRESPONSE']._serialized_end=1087
-  _globals['_INFERENCE']._serialized_start=1235
-  _globals['_INFERENCE']._serialized_end=1351
+  _globals['_WELCOME']._serialized_end=660
+  _globals['_ENVOUTPUTS']._serialized_start=663
+  _globals['_ENVOUTPUTS']._serialized_end=803
+  _globals['_EPISODE']._serialized_start=805
+  _globals['_EPISODE']._serialized_end=867
+  _globals['_SIGNOFLIFE']._serialized_start=869
+  _globals['_SIGNOFLIFE']._serialized_end=932
+  _globals['_ACTIONS']._serialized_start=934
+  _globals['_ACTIONS']._serialized_end=975
+  _globals['_ACTREQUEST']._serialized_start=978
+  _globals['_ACTREQUEST']._serialized_end=1123
+  _globals['_ACTRESPONSE']._serialized_start=1125
+  _globals['_ACTRESPONSE']._serialized_end=1223
+  _globals['_INFERENCE']._serialized_start=1371
+  _globals['_INFERENCE']._serialized_end=1487
 # @@protoc_insertion_point(module_scope)

@@ -88,12 +88,14 @@ class Hello(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., run_id: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., spec: _Optional[_Union[EnvSpec, _Mapping]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("run_name", "envs_connected")
+    __slots__ = ("run_name", "envs_connected", "silence_limit_s")
     RUN_NAME_FIELD_NUMBER: _ClassVar[int]
     ENVS_CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_LIMIT_S_FIELD_NUMBER: _ClassVar[int]
     run_name: str
     envs_connected: int
-    def __init__(self, run_name: _Optional[str] = ..., envs_connected: _Optional[int] = ...) -> None: ...
+    silence_limit_s: float
+    def __init__(self, run_name: _Optional[str] = ..., envs_connected: _Optional[int] = ..., silence_limit_s: _Optional[float] = ...) -> None: ...
 
 class EnvOutputs(_message.Message):
     __slots__ = ("group", "observations", "rewards", "step_flags", "episodes", "failures")
@@ -121,6 +123,16 @@ class Episode(_message.Message):
     length: int
     def __init__(self, env: _Optional[int] = ..., episode_return: _Optional[float] = ..., length: _Optional[int] = ...) -> None: ...
 
+class SignOfLife(_message.Message):
+    __slots__ = ("group", "busy_s", "envs_ready")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    BUSY_S_FIELD_NUMBER: _ClassVar[int]
+    ENVS_READY_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    busy_s: float
+    envs_ready: int
+    def __init__(self, group: _Optional[int] = ..., busy_s: _Optional[float] = ..., envs_ready: _Optional[int] = ...) -> None: ...
+
 class Actions(_message.Message):
     __slots__ = ("group", "actions")
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -130,12 +142,14 @@ class Actions(_message.Message):
     def __init__(self, group: _Optional[int] = ..., actions: _Optional[bytes] = ...) -> None: ...
 
 class ActRequest(_message.Message):
-    __slots__ = ("hello", "env_outputs")
+    __slots__ = ("hello", "env_outputs", "sign_of_life")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     ENV_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    SIGN_OF_LIFE_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     env_outputs: EnvOutputs
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., env_outputs: _Optional[_Union[EnvOutputs, _Mapping]] = ...) -> None: ...
+    sign_of_life: SignOfLife
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., env_outputs: _Optional[_Union[EnvOutputs, _Mapping]] = ..., sign_of_life: _Optional[_Union[SignOfLife, _Mapping]] = ...) -> None: ...
 
 class ActResponse(_message.Message):
     __slots__ = ("welcome", "actions")

@@ -67,7 +67,8 @@ class InferenceServicer:
         """One stream for the life of an actor. The actor sends `hello`, receives
         `welcome`, then sends `env_outputs` of any of its groups and receives one
         `actions` for each, possibly in another order than sent. A group may have
-        one unanswered message at a time.
+        one unanswered message at a time. While a step or a reset takes long, the
+        actor may send `sign_of_life`, which has no answer.
 
         The stream ends with INVALID_ARGUMENT (a message breaks this contract; the
         details name the field), FAILED_PRECONDITION (versions or specs differ from

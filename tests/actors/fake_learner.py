@@ -40,6 +40,8 @@ class FakeLearner(pb_grpc.InferenceServicer):
         settings: dict[str, Any] | None = None,
         policy: Policy = stay_still,
         refusal: SeedError | None = None,
+        silence_limit_s: float = 0.0,
+        on_sign: Callable[[pb.SignOfLife], None] = lambda sign: None,
     ) -> None:
         self.task = pb.Task(
             protocol_version=PROTOCOL_VERSION,
@@ -59,6 +61,8 @@ class FakeLearner(pb_grpc.InferenceServicer):
         """Streams that their actor closed in order."""
         self._policy = policy
         self._refusal = refusal
+        self._silence_limit_s = silence_limit_s
+        self._on_sign = on_sign
 
     def GetTask(self, request: pb.GetTaskRequest, context: grpc.ServicerContext) -> pb.Task:
         return self.task
@@ -71,8 +75,12 @@ class FakeLearner(pb_grpc.InferenceServicer):
             self.hellos.append(hello)
             if self._refusal:
                 context.abort(status_of(self._refusal), str(self._refusal))
-            yield pb.ActResponse(welcome=pb.Welcome(run_name="fake"))
+            welcome = pb.Welcome(run_name="fake", silence_limit_s=self._silence_limit_s)
+            yield pb.ActResponse(welcome=welcome)
             for request in request_iterator:
+                if request.WhichOneof("payload") == "sign_of_life":
+                    self._on_sign(request.sign_of_life)
+                    continue
                 outputs = decode_env_outputs(request.env_outputs, hello)
                 self.outputs.append(outputs)
                 if not outputs.is_first.all():

@@ -11,6 +11,21 @@ from gymnasium import spaces
 _BOOLEANS = spaces.Box(0, 1, (2, 2), bool)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
+class HeldReset(gymnasium.Env):
+    """Its resets last until the test sets `released`."""
+
+    observation_space = spaces.Discrete(2)
+    action_space = spaces.Discrete(2)
+    released = threading.Event()
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[Any, dict]:
+        assert self.released.wait(60)
+        return 0, {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict]:
+        return 1, 0.0, False, False, {}
+
+
 class NestedDict(gymnasium.Env):
     """A Dict inside a Dict; counts its steps and is truncated after 7."""
 
@@ -234,6 +249,7 @@ class NanReward(gymnasium.Env):
 
 
 for _name, _class in {
+    "HeldReset": HeldReset,
     "NestedDict": NestedDict,
     "TupleOfKinds": TupleOfKinds,
     "Fragile": Fragile,

@@ -16,6 +16,7 @@ from tests.learner.serving.support import (
     Serving,
     first,
     hello,
+    sign,
     step,
 )
 
@@ -29,6 +30,7 @@ MESSAGES = {
     "hello": hello(2, 1).SerializeToString(),
     "first": first(2).SerializeToString(),
     "step": step(2).SerializeToString(),
+    "sign": sign(group=1, envs_ready=3).SerializeToString(),
 }
 
 

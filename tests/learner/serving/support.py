@@ -180,6 +180,13 @@ class FakeActor:
             pass
         return self._stream.code(), self._stream.details()
 
+    def ends_within(self, seconds: float) -> bool:
+        """Returns whether the stream ends in this time."""
+        ended = threading.Event()
+        if not self._stream.add_callback(ended.set):
+            return True
+        return ended.wait(seconds)
+
     def close(self) -> None:
         """Closes the channel without an orderly end of the stream."""
         self._stream.cancel()
@@ -280,3 +287,10 @@ class Serving:
             actor.close()
         self._service.close()
         assert self.failures == []
+
+
+def sign(*, group: int = 0, busy_s: float = 1.0, envs_ready: int = 0) -> pb.ActRequest:
+    """Returns a sign of life."""
+    return pb.ActRequest(
+        sign_of_life=pb.SignOfLife(group=group, busy_s=busy_s, envs_ready=envs_ready)
+    )

@@ -16,8 +16,10 @@ from tests.learner.serving.support import HELD, SPEC, Serving, first, hello, ste
 
 
 def test_actor_is_welcomed(serving: Serving) -> None:
-    """The welcome holds the run's name, and how many environments are connected, with its own."""
-    assert serving.actor().say_hello(2, 3) == pb.Welcome(run_name="a-run", envs_connected=5)
+    """The welcome holds the run's name, how many environments are connected, with its own, and
+    how long the learner bears silence."""
+    welcome = pb.Welcome(run_name="a-run", envs_connected=5, silence_limit_s=300.0)
+    assert serving.actor().say_hello(2, 3) == welcome
     assert serving.actor().say_hello(4).envs_connected == 9
 
 

@@ -20,7 +20,7 @@ from seed import wire
 from seed.errors import WireError
 from seed.pb import inference_pb2 as pb
 from tests.learner.builders import TIMEOUT_S, in_thread
-from tests.learner.serving.support import HELD, INVALID, SPEC, Serving, first, step
+from tests.learner.serving.support import HELD, INVALID, SPEC, Serving, first, sign, step
 from tests.support import quiet_actor
 
 LATE = grpc.StatusCode.DEADLINE_EXCEEDED
@@ -105,10 +105,84 @@ def test_actor_that_no_longer_steps_is_dropped(serve: Serve, steps: int) -> None
             actor.act(first(2))
         code, details = actor.status()
         assert code is LATE
-        assert details == "env_outputs: expected a step within 2 s of the last answer, got silence"
+        assert details == (
+            "env_outputs: expected a step or a sign of life within 2 s of the last answer "
+            "(--actor-timeout-s), got silence. If a step or reset of a whole group takes longer: "
+            "fewer --envs-per-group, or processes that share them (--env-workers)"
+        )
         assert serving.actor().say_hello(2).envs_connected == 3
         serving.metrics.wait_for_refusal()
         assert serving.metrics.drain()["actors/refused"] == 1
+
+
+def test_actor_that_gives_signs_of_life_may_take_its_time(serve: Serve) -> None:
+    """Its step takes far longer than the limit that the welcome has told; it is answered."""
+    serving = serve(Timeouts(step_s=1.0))
+    actor = serving.actor()
+    assert actor.say_hello(2, 3).silence_limit_s == 1.0
+    for _ in range(2):
+        actor.act(first(2))
+        for _ in range(6):
+            assert not actor.ends_within(0.25)
+            actor.send(sign(group=1))
+    assert actor.act(step(2, value=3)).actions
+
+
+def test_signs_of_life_count_for_a_while_only() -> None:
+    """A stuck environment is noticed even if its actor goes on giving signs."""
+    now = [0.0]
+    session = ConnectedActor(HELLO, np.arange(2), lambda: now[0], signs_s=100.0)
+    for now_s, silent_s in ((60.0, 0), (99.0, 0), (104.0, 4), (130.0, 30)):
+        now[0] = now_s
+        session.take_sign(sign().sign_of_life)
+        assert session.silent_s() == silent_s
+    outputs = wire.decode_env_outputs(first(1).env_outputs, HELLO)
+    session.make_request(outputs, lambda actions: None)
+    now[0] += 90
+    session.take_sign(sign().sign_of_life)
+    now[0] += 2
+    assert session.silent_s() == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "details"),
+    [
+        ({"group": 2}, "sign_of_life.group: expected below 2, got 2"),
+        ({"envs_ready": 9}, "sign_of_life.envs_ready: expected at most 4, got 9"),
+    ],
+)
+def test_sign_of_life_that_does_not_fit_ends_the_stream(
+    serving: Serving, fields: dict[str, int], details: str
+) -> None:
+    """The status names the field, as for any other message."""
+    actor = serving.actor()
+    actor.say_hello(1, 3)
+    actor.send(sign(**fields))
+    assert actor.status() == (INVALID, details)
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"envs_ready": 2}, "2 of 4 environments of the actor at unix: are ready"),
+        (
+            {"envs_ready": 4, "busy_s": 7},
+            "the actor at unix: has been at one step of group 0 for 7 s",
+        ),
+    ],
+)
+def test_learner_says_what_its_actors_are_at(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fields: dict[str, int], line: str
+) -> None:
+    """Its log, and so its view, is not still while environments are made or are slow."""
+    caplog.set_level("INFO")
+    serving = Serving(tmp_path)
+    actor = serving.actor()
+    actor.say_hello(4)
+    actor.send(sign(**fields))
+    actor.act(first(4))
+    serving.close()
+    assert line in caplog.messages
 
 
 def test_actor_that_waits_for_the_learner_is_not_silent() -> None:
