@@ -84,6 +84,7 @@ def test_network_is_passed_on_with_its_shared_weights() -> None:
 
 def test_file_ends_with_its_last_tensor() -> None:
     """Its descriptor is closed, and its address is forgotten."""
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     tensor = SharedFile().zeros((2,), torch.int64)
     place = place_of(tensor)
