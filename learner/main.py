@@ -27,7 +27,8 @@ from learner.local_actors import LocalActors
 from learner.reporting.live_view import LiveView
 from learner.reporting.prometheus import PrometheusSink
 from learner.reporting.rank_reports import RankReports
-from learner.reporting.sinks import JsonlSink, LogSink, Sink, SteadySink, TensorBoardSink
+from learner.reporting.sinks import JsonlSink, LogSink, Sink, SteadySink
+from learner.reporting.tensorboard import TensorBoardSink
 from learner.runtime import Learner
 from learner.serving.listening import check_listen_addresses
 from learner.training.ranks import Ranks
@@ -208,7 +209,8 @@ def _open_sinks(
     total = args.config.learner.total_env_steps
     yield SteadySink(JsonlSink(_run_dir(args).metrics))
     resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
-    yield SteadySink(TensorBoardSink(_run_dir(args).path, resumed_at=resumed_at))
+    directory = _run_dir(args).path
+    yield SteadySink(TensorBoardSink(directory, resumed_at=resumed_at, config=args.config))
     if args.metrics_port is not None:
         yield PrometheusSink(args.metrics_host, args.metrics_port)
     is_seen = has_terminal and sys.stdout.isatty() and not args.json and args.log_format == "text"

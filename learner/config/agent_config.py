@@ -308,7 +308,7 @@ class R2D2Config(AgentConfig):
 
 
 def _scaled(scale: float) -> str:
-    return "" if scale == 1 else f"multiplied by {scale:g}, then "
+    return "" if scale == 1 else f"multiplied by {scale:g}, "
 
 
 def config_class_of(algorithm: str, *, field: str = AGENTS.field) -> type[AgentConfig]:

@@ -21,7 +21,8 @@ _INTRODUCTION = """\
 [`learner/reporting/metric_table.py`](../learner/reporting/metric_table.py).
 
 A run reports every `--report-every-s` seconds: one line of `metrics.jsonl`, one point of every
-curve in TensorBoard, and the values that Prometheus reads with `--metrics-port`
+curve in TensorBoard (the returns once more under `1_returns/`, so that they come first), and the
+values that Prometheus reads with `--metrics-port`
 ([security](security.md#metrics)). The window of a report is the time since the report before
 it. A mean over nothing is left out of the report. A value that is not finite is `null` in
 `metrics.jsonl`.

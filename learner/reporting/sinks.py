@@ -1,7 +1,7 @@
-"""Where reports go: a JSON Lines file, TensorBoard, the log.
+"""Where reports go: a JSON Lines file, the log.
 
-The thread that reports calls them. The terminal's sink is in `live_view.py`, Prometheus's
-in `prometheus.py`.
+The thread that reports calls them. The terminal's sink is in `live_view.py`, TensorBoard's in
+`tensorboard.py`, Prometheus's in `prometheus.py`.
 """
 
 import json
@@ -12,10 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from torch.utils.tensorboard.summary import scalar
-from torch.utils.tensorboard.writer import SummaryWriter
-
-from learner.reporting.metric_table import metric_of
 from learner.reporting.verdict import verdict
 
 _LOG = logging.getLogger(__name__)
@@ -52,41 +48,6 @@ class JsonlSink:
 
     def close(self) -> None:
         self._file.close()
-
-
-class TensorBoardSink:
-    """Writes TensorBoard event files, with env steps on the horizontal axis.
-
-    TensorBoard shows the meaning and the unit of each metric beside its curve.
-    """
-
-    def __init__(self, directory: Path, *, resumed_at: int | None = None) -> None:
-        """Opens a new event file in `directory`.
-
-        Args:
-          directory: Where the run's event files are.
-          resumed_at: Env steps of the checkpoint that the run resumes. TensorBoard then
-            drops the values that an earlier process reported after that step.
-        """
-        self._writer = SummaryWriter(os.fspath(directory), purge_step=resumed_at)
-        self._described: set[str] = set()
-
-    def write(self, step: int, report: dict[str, float]) -> None:
-        for name, value in report.items():
-            self._add_scalar(name, value, step)
-        self._writer.flush()
-
-    def close(self) -> None:
-        self._writer.close()
-
-    def _add_scalar(self, name: str, value: float, step: int) -> None:
-        """Does what `SummaryWriter.add_scalar` does, which takes no description."""
-        summary = scalar(name, value)
-        if name not in self._described:
-            summary.value[0].metadata.summary_description = metric_of(name).help
-            self._described.add(name)
-        assert self._writer.file_writer is not None, "there is one until `close`"
-        self._writer.file_writer.add_summary(summary, step)
 
 
 class SteadySink:

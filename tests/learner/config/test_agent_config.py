@@ -74,7 +74,7 @@ def test_reused_unrolls_cost_no_env_steps() -> None:
     ("config", "words"),
     [
         (VTraceConfig(), "clipped to [-1, 1]"),
-        (VTraceConfig(reward_scale=0.05), "multiplied by 0.05, then clipped to [-1, 1]"),
+        (VTraceConfig(reward_scale=0.05), "multiplied by 0.05, clipped to [-1, 1]"),
         (VTraceConfig(reward_clip_max=math.inf), "clipped to [-1, inf]"),
         (
             VTraceConfig(reward_clip_min=-math.inf, reward_clip_max=math.inf),
@@ -86,7 +86,7 @@ def test_reused_unrolls_cost_no_env_steps() -> None:
         ),
         (
             R2D2Config(reward_scale=2),
-            "multiplied by 2, then not clipped; values are rescaled by h(x)",
+            "multiplied by 2, not clipped; values are rescaled by h(x)",
         ),
     ],
 )

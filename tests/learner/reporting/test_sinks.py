@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from learner.reporting.live_view import LiveView
-from learner.reporting.metric_table import metric_of
-from learner.reporting.sinks import JsonlSink, LogSink, Sink, TensorBoardSink
+from learner.reporting.sinks import JsonlSink, LogSink, Sink
+from learner.reporting.tensorboard import TensorBoardSink
 from tests.learner.reporting.reports import REPORT
 
 
@@ -56,40 +55,6 @@ def test_jsonl_cuts_a_file_that_is_one_unfinished_line(tmp_path: Path) -> None:
     path.write_text('{"env_', encoding="utf-8")
     JsonlSink(path).close()
     assert path.read_bytes() == b""
-
-
-def test_tensorboard_has_env_steps_as_its_axis(tmp_path: Path) -> None:
-    """A report reads back from the event files under its flat names."""
-    sink = TensorBoardSink(tmp_path)
-    sink.write(10, {"loss/value": 0.5})
-    sink.write(20, {"loss/value": 0.25})
-    sink.close()
-    events = EventAccumulator(str(tmp_path)).Reload()
-    assert [(e.step, e.value) for e in events.Scalars("loss/value")] == [(10, 0.5), (20, 0.25)]
-
-
-def test_tensorboard_shows_meaning_and_unit(tmp_path: Path) -> None:
-    """The words of the table stand beside each curve, once for each curve."""
-    sink = TensorBoardSink(tmp_path)
-    for step in (10, 20):
-        sink.write(step, {"loss/value": 0.5, "policy/lag_max": 2.0})
-    sink.close()
-    events = EventAccumulator(str(tmp_path)).Reload()
-    for name in ("loss/value", "policy/lag_max"):
-        assert events.SummaryMetadata(name).summary_description == metric_of(name).help
-
-
-def test_tensorboard_forgets_what_is_beyond_the_resumed_step(tmp_path: Path) -> None:
-    """Steps that are repeated after a kill do not show twice."""
-    first = TensorBoardSink(tmp_path)
-    for step in (10, 20, 30):
-        first.write(step, {"x": 1.0})
-    first.close()
-    second = TensorBoardSink(tmp_path, resumed_at=20)
-    second.write(25, {"x": 2.0})
-    second.close()
-    events = EventAccumulator(str(tmp_path)).Reload()
-    assert [(e.step, e.value) for e in events.Scalars("x")] == [(10, 1.0), (25, 2.0)]
 
 
 def test_log_line_is_readable_and_holds_what_was_reported(
