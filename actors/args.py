@@ -54,6 +54,9 @@ class ActorArgs:
     """Seconds in which a learner must answer before the actor tries again."""
     max_backoff_s: float = 30.0
     """Longest wait in seconds between two attempts to reach a learner."""
+    after_run: Literal["end", "wait"] = "end"
+    """"end": the actor ends, with exit code 0, once a learner tells it that its run is complete.
+    "wait": it waits for the next run at the same address."""
     share_memory: bool = False
     """Pass steps to a learner at a unix socket through memory rather than gRPC. This needs a
     learner that sees the actor's processes, so it does not work between containers."""

@@ -23,7 +23,7 @@ from actors.metrics import ActorMetrics, CountedConnection
 from actors.parent import FirstStepTold
 from seed.channel import access_problem
 from seed.env_config import EnvConfig
-from seed.errors import LearnerUnavailableError
+from seed.errors import LearnerUnavailableError, RunCompleteError
 from seed.pb import inference_pb2 as pb
 from seed.security import load_security
 from seed.wire import Hello
@@ -45,7 +45,8 @@ class ActorSession:
     run: +-> GetTask -> environments (kept if they fit) -> Act -> loop --+
          |                                                              |
          +------ wait, twice as long each time, up to max_backoff_s <---+
-                 (no learner there: try the next; any other error ends the actor)
+                 (no learner there: try the next; the run is complete: end, or wait for the
+                 next run; any other error ends the actor)
     """
 
     def __init__(self, args: ActorArgs) -> None:
@@ -59,6 +60,7 @@ class ActorSession:
         self._work: _Work | None = None
         self._groups: list[EnvGroup] = []
         self._delays_s = backoff_delays_s(args.max_backoff_s)
+        self._is_between_runs = False
         self._metrics: ActorMetrics | None = None
         if args.metrics_port is not None:
             self._metrics = ActorMetrics(args.metrics_host, args.metrics_port)
@@ -69,7 +71,7 @@ class ActorSession:
         return self._addresses[0]
 
     def run(self, stop: threading.Event) -> None:
-        """Steps environments until `stop` is set.
+        """Steps environments until `stop` is set, or until the learner's run is complete.
 
         Raises:
           AccessError: the learner wants another token, certificate or TLS setting.
@@ -78,13 +80,25 @@ class ActorSession:
         while not stop.is_set():
             try:
                 self._serve(stop)
+            except RunCompleteError as error:
+                if self._args.after_run == "end":
+                    logging.info("%s; this actor ends", error)
+                    return
+                self._wait_for_next_run(error, stop)
             except LearnerUnavailableError as error:
                 if problem := access_problem(self.address, self._security):
                     raise problem from error
                 self._addresses.rotate(-1)
                 delay_s = next(self._delays_s)
-                logging.warning("%s; reconnecting in %.1f s", error, delay_s)
+                if not self._is_between_runs:
+                    logging.warning("%s; reconnecting in %.1f s", error, delay_s)
                 _wait(stop, delay_s)
+
+    def _wait_for_next_run(self, error: RunCompleteError, stop: threading.Event) -> None:
+        if not self._is_between_runs:
+            logging.info("%s; waiting for the next run at %s", error, self._args.learner)
+        self._is_between_runs = True
+        _wait(stop, next(self._delays_s))
 
     def close(self) -> None:
         """Closes the environments and stops serving metrics."""
@@ -128,6 +142,7 @@ class ActorSession:
                 len(hello.group_sizes),
             )
             self._delays_s = backoff_delays_s(args.max_backoff_s)
+            self._is_between_runs = False
             self._run_loop(stream, stop)
 
     def _run_loop(self, stream: PolicyStream, stop: threading.Event) -> None:

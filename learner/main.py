@@ -138,7 +138,7 @@ def run(
         finally:
             if actors is not None:
                 actors.close()
-            learner.close()
+            learner.close(lambda: _linger(args.linger_s, stop))
             final = _report(learner, merge, sinks)
     if learner.failure is not None:
         raise learner.failure
@@ -265,6 +265,15 @@ def _serve(
         if now - reported_at >= learner.config.learner.report_every_s:
             report()
             reported_at = now
+
+
+def _linger(seconds: float, stop: StopRequest) -> None:
+    """Waits for actors that come back, so that they hear that the run is complete."""
+    give_up = time.monotonic() + seconds
+    if seconds:
+        _LOG.info("the run is complete; telling actors that come back for %g s", seconds)
+    while not stop.requested and (left_s := give_up - time.monotonic()) > 0:
+        time.sleep(min(left_s, _TICK_S))
 
 
 def _report(

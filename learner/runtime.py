@@ -12,6 +12,7 @@ Acting gives unrolls to training through `experience`. Training gives weights to
 `weights`. The parts that depend on the environment are built when the first actor sends its spec.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -80,6 +81,8 @@ class Learner:
         self.metrics = Metrics()
         self.finished = threading.Event()
         """Set when the budget is spent, a thread has failed, or `stop` was called."""
+        self.is_complete = False
+        """Whether the budget of env steps is spent."""
         self.failure: BaseException | None = None
         self.run_dir = run_dir
         self._device = device
@@ -118,7 +121,7 @@ class Learner:
                 self.counters.progress,
                 self._ranks,
                 self.run_dir,
-                LearnerHooks(self._acting_state, self.finished.set, self.fail),
+                LearnerHooks(self._acting_state, self._complete, self.fail),
             ),
             self.metrics,
             self._device,
@@ -144,17 +147,30 @@ class Learner:
             self.failure = error
         self.finished.set()
 
-    def close(self) -> None:
-        """Stops serving and acting, saves a checkpoint, then ends training."""
-        try:
-            if self._service is not None:
-                self._service.close()
-                if self._service.is_built and self.failure is None and self._ranks.is_first:
-                    self._offer_score()
-                    self._trained.save()
-        finally:
+    def close(self, linger: Callable[[], None] = lambda: None) -> None:
+        """Stops serving and acting, saves a checkpoint, then ends training.
+
+        `linger` is called when the run is complete and saved, while the server still tells this
+        to actors that come.
+        """
+        with contextlib.ExitStack() as stack:
             if self._training is not None:
-                self._training.close()
+                stack.callback(self._training.close)
+            if self._service is None:
+                return
+            stack.callback(self._service.close)
+            is_complete = self.is_complete and self.failure is None
+            end = self._service.complete if is_complete else self._service.close
+            end()
+            if self._service.is_built and self.failure is None and self._ranks.is_first:
+                self._offer_score()
+                self._trained.save()
+            if is_complete:
+                linger()
+
+    def _complete(self) -> None:
+        self.is_complete = True
+        self.finished.set()
 
     def report(self) -> dict[str, float]:
         """Returns the metrics since the last report."""

@@ -112,6 +112,7 @@ class Service:
         self._acting: Acting | None = None
         self._server: Server | None = None
         self._is_closed = False
+        self._has_stopped = False
 
     @property
     def spec(self) -> EnvSpec | None:
@@ -152,15 +153,26 @@ class Service:
         )
         return self._server.start()
 
+    def complete(self) -> None:
+        """Ends acting, and tells all actors until `close` that the run is complete."""
+        if self._server is not None:
+            self._server.complete()
+        self._stop_acting()
+
     def close(self) -> None:
-        """Ends every stream, closes the batcher, then ends the acting side."""
+        """Ends every stream, closes the batcher, then ends the acting side; once is enough."""
         if self._server is not None:
             self._server.close()
+            self._server = None
+        self._stop_acting()
+
+    def _stop_acting(self) -> None:
         self._batcher.close()
         # A worker thread may still be building for an actor whose stream has ended.
         with self._admission:
             self._is_closed = True
-        if self._acting is not None:
+        if self._acting is not None and not self._has_stopped:
+            self._has_stopped = True
             self._acting.stop()
             self._acting.join()
 

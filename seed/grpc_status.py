@@ -11,6 +11,7 @@ from seed.errors import (
     ConfigError,
     IncompatibleError,
     LearnerUnavailableError,
+    RunCompleteError,
     SeedError,
     SilenceError,
     SpecError,
@@ -25,6 +26,7 @@ _STATUS_OF: dict[type[SeedError], grpc.StatusCode] = {
     AccessError: grpc.StatusCode.UNAUTHENTICATED,
     SilenceError: grpc.StatusCode.DEADLINE_EXCEEDED,
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
+    RunCompleteError: grpc.StatusCode.OUT_OF_RANGE,
 }
 
 # Errors after which an actor can only retry: the learner is away, overloaded or restarting.
@@ -58,6 +60,8 @@ def error_from_status(code: grpc.StatusCode, details: str) -> SeedError:
         return LearnerUnavailableError(f"{code.name}: {details}")
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return WireError(details)
+    if code is grpc.StatusCode.OUT_OF_RANGE:
+        return RunCompleteError(details)
     if code is grpc.StatusCode.UNAUTHENTICATED:
         return AccessError(details)
     return IncompatibleError(f"{details} ({code.name})")

@@ -222,6 +222,25 @@ def test_learner_and_actor_in_two_terminals_survive_a_restart(
     assert actor.output.count("connected to run") == 2
 
 
+def test_actors_end_with_their_run(tmp_path: Path, processes: list[Process]) -> None:
+    """One that steps is told at once, and one that comes while the learner lingers, too."""
+    learner = Process(
+        *("learner", "cartpole-vtrace", "--run-dir", tmp_path / "run", *IN_THREAD),
+        *("--total-env-steps", 2_000, "--listen", "127.0.0.1:0", "--linger-s", 600),
+    )
+    processes.append(learner)
+    address = learner.read_until(r"listening on (127\.0\.0\.1:\d+)")[1]
+    actors = [Process("actor", "--learner", address, "--max-backoff-s", 0.5)]
+    learner.read_until("the run is complete; telling actors that come back for 600 s")
+    actors.append(Process("actor", "--learner", address, "--max-backoff-s", 0.5))
+    processes.extend(actors)
+    for actor in actors:
+        actor.read_until("the run is complete: it has spent its budget of env steps")
+        assert actor.wait() == 0, actor.output
+    assert (tmp_path / "run" / "checkpoints" / "latest").exists()
+    assert learner.end(signal.SIGTERM) == 0, learner.output
+
+
 def test_killed_local_actor_is_replaced(tmp_path: Path, processes: list[Process]) -> None:
     """`seed train` goes on with a new actor when one is killed."""
     process = Process(

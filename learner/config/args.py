@@ -56,6 +56,9 @@ class LearnerArgs:
     insecure: bool = False
     """Allow addresses beyond this machine without TLS or without a token: anyone who
     reaches them can read along, or act as an actor."""
+    linger_s: float = 0.0
+    """Seconds that the learner of a complete run stays, to tell actors that were away that they
+    can end: as many as their --max-backoff-s. Connected actors are told at once."""
     metrics_port: int | None = None
     """Serve the newest report to Prometheus at http://<metrics-host>:<port>/metrics;
     0: any free port. None: not at all."""
@@ -73,6 +76,7 @@ class LearnerArgs:
         # A CA without a certificate would ask actors for certificates on a connection without TLS.
         if self.tls_ca is not None:
             require(self.tls_cert is not None, "tls_cert", "a file, with --tls-ca", None)
+        require(self.linger_s >= 0, "linger_s", "0 or more", self.linger_s)
         for address in self.listen:
             check_address("listen", address, any_port=True)
         check_metrics_address(self.metrics_host, self.metrics_port)

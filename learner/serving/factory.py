@@ -22,6 +22,10 @@ class Server(Protocol):
         """Returns the addresses bound (port 0 replaced by the real one). Raises ConfigError."""
         ...
 
+    def complete(self) -> None:
+        """Tells all actors that the run is complete: those that are here, and those that come."""
+        ...
+
     def close(self) -> None:
         """Ends every stream, and waits until nothing serves any more."""
         ...

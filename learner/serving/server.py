@@ -29,6 +29,7 @@ from seed import wire
 from seed.errors import (
     IncompatibleError,
     LearnerUnavailableError,
+    RunCompleteError,
     SeedError,
     SilenceError,
     SpecError,
@@ -58,6 +59,9 @@ _PROGRESS_EVERY_S = 2.0
 _MAX_DETAILS = 1_000
 
 
+_RUN_IS_COMPLETE = RunCompleteError("the run is complete: it has spent its budget of env steps")
+
+
 class InferenceService(pb_grpc.InferenceServicer):
     """Implements protos/inference.proto on top of a learner, in this process or another."""
 
@@ -70,6 +74,19 @@ class InferenceService(pb_grpc.InferenceServicer):
         self._log_of_waiting = LogLimiter()
         self._log_of_ready = LogLimiter(_PROGRESS_EVERY_S)
         self._log_of_slow = LogLimiter()
+        self._is_complete = False
+        # Each ends the reading of one open stream.
+        self._ends: set[Callable[[], None]] = set()
+
+    def complete(self) -> None:
+        """Ends every stream, and every later call, with the news that the run is complete."""
+        self._is_complete = True
+        for end in tuple(self._ends):
+            end()
+
+    def _check_not_complete(self) -> None:
+        if self._is_complete:
+            raise _RUN_IS_COMPLETE
 
     async def GetTask(
         self, request: pb.GetTaskRequest, context: grpc.aio.ServicerContext
@@ -77,6 +94,7 @@ class InferenceService(pb_grpc.InferenceServicer):
         """Returns the actor's task."""
         try:
             _check_version(request.protocol_version)
+            self._check_not_complete()
         except SeedError as error:
             await context.abort(status_of(error), str(error))
         return await self._backend.make_task()
@@ -87,19 +105,26 @@ class InferenceService(pb_grpc.InferenceServicer):
         try:
             await self._serve(context)
         except SeedError as error:
-            await self._refuse(context, error)
+            if self._is_complete:  # a part of the learner that has ended may say something else
+                await self._end(context, _RUN_IS_COMPLETE)
+            else:
+                await self._refuse(context, error)
 
     async def _refuse(self, context: grpc.aio.ServicerContext, error: SeedError) -> None:
-        """Ends the stream with the status of `error`."""
+        """Counts and logs a stream that `error` ends, and ends it."""
         details = str(error)[:_MAX_DETAILS]
         self._backend.count_refused()
         # A client that may retry does so every few seconds, so its refusals are not all logged.
         if not isinstance(error, LearnerUnavailableError) or self._log_of_waiting.is_due():
             _LOG.warning("ended the stream of %s: %s", context.peer(), details)
+        await self._end(context, error)
+
+    async def _end(self, context: grpc.aio.ServicerContext, error: SeedError) -> None:
+        """Ends the stream with the status of `error`."""
         # A peer that does not read does not receive the status either, until it reads again.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeouts.goodbye_s):
-                await context.abort(status_of(error), details)
+                await context.abort(status_of(error), str(error)[:_MAX_DETAILS])
 
     async def _serve(self, context: grpc.aio.ServicerContext) -> None:
         with self._pending.enter():
@@ -160,10 +185,13 @@ class InferenceService(pb_grpc.InferenceServicer):
                 if local is not None:
                     local.take(session, self._submit, end)
                 watch = SilenceWatch(session, limit_s, end)
+                self._ends.add(end)
                 try:
+                    self._check_not_complete()
                     while (data := await context.read()) is not EOF:
                         self._take(session, parse_request(data), context.peer())
                 finally:
+                    self._ends.discard(end)
                     watch.close()
         except TimeoutError as error:
             if local is not None and local.error is not None:
@@ -308,6 +336,7 @@ class ServerThread:
         self._listening = threading.Event()
         self._startup_error: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._service: InferenceService | None = None
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="server", daemon=True)
 
@@ -328,12 +357,21 @@ class ServerThread:
             raise self._startup_error
         return self._bound
 
+    def complete(self) -> None:
+        """Tells all actors that the run is complete: those that are here, and those that come."""
+        if self._service is not None:
+            self._call_on_loop(self._service.complete)
+
     def close(self) -> None:
         """Ends every stream and waits for the thread."""
-        if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is already closed
-                self._loop.call_soon_threadsafe(self._stop.set)
+        if self._stop is not None:
+            self._call_on_loop(self._stop.set)
         self._thread.join()
+
+    def _call_on_loop(self, function: Callable[[], None]) -> None:
+        assert self._loop is not None, "the loop runs before it has anything to call"
+        with contextlib.suppress(RuntimeError):  # the loop is already closed
+            self._loop.call_soon_threadsafe(function)
 
     def _run(self) -> None:
         try:
@@ -352,7 +390,8 @@ class ServerThread:
             options=server_options(self._timeouts, shares_ports=self._shares_ports),
             interceptors=interceptors(self._security),
         )
-        _add_service(server, InferenceService(self._make_backend(), self._timeouts, self._limits))
+        self._service = InferenceService(self._make_backend(), self._timeouts, self._limits)
+        _add_service(server, self._service)
         health_service = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]
         health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
         for name in _HEALTH_NAMES:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import logging
 import threading
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import actors.session
 from actors.args import ActorArgs
 from actors.main import run
 from actors.session import backoff_delays_s
-from seed.errors import AccessError, ConfigError
+from seed.errors import AccessError, ConfigError, RunCompleteError
 from seed.security import Security
 from seed.wire import EnvOutputs
 from tests.actors.fake_learner import FakeLearner, serving, stay_still
@@ -69,6 +70,36 @@ def test_actor_reconnects_after_learner_restart_with_fresh_episodes(
     assert len(groups_made) == 2
 
 
+COMPLETE = RunCompleteError("the run is complete: it has spent its budget of env steps")
+
+
+def test_actor_ends_with_its_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It says so in one line, and its process then ends with exit code 0."""
+    address = f"unix:{tmp_path}/learner.sock"
+    with caplog.at_level(logging.INFO), serving(FakeLearner(refusal=COMPLETE), address):
+        run(_args(address), threading.Event())
+    assert "the run is complete" in caplog.text
+    assert "this actor ends" in caplog.text
+
+
+def test_actor_may_wait_for_the_next_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is silent between the two runs, however often it finds no learner."""
+    address = f"unix:{tmp_path}/learner.sock"
+    args = dataclasses.replace(_args(address), after_run="wait")
+    first, second = FakeLearner(refusal=COMPLETE), FakeLearner()
+    with caplog.at_level(logging.INFO):
+        with serving(first, address):
+            actor = _Background(args)
+            for _ in range(2):
+                assert first.streams_ended.acquire(timeout=_TIMEOUT_S)
+        with serving(second, address):
+            assert second.stepped.wait(_TIMEOUT_S)
+            actor.join()
+    assert actor.error is None
+    assert caplog.text.count("waiting for the next run") == 1
+    assert "reconnecting" not in caplog.text
+
+
 def test_actor_takes_up_another_task_after_learner_restart(tmp_path: Path) -> None:
     """The actor makes new environments when the new learner names others."""
     address = f"unix:{tmp_path}/learner.sock"
@@ -108,7 +139,7 @@ def test_actor_goes_on_to_the_next_of_its_learners(tmp_path: Path) -> None:
 
 def test_every_one_of_an_actors_learners_is_checked(tmp_path: Path) -> None:
     """Else a mistake in the second address would show only when the first learner ends."""
-    with pytest.raises(ConfigError, match="^learner: expected host:port .* got nonsense$"):
+    with pytest.raises(ConfigError, match="^learner: expected host:port .* got 'nonsense'$"):
         _args(f"unix:{tmp_path}/learner.sock,nonsense")
 
 

@@ -67,6 +67,9 @@ class FakeServer:
         self._log.append("server started")
         return ["here"]
 
+    def complete(self) -> None:
+        self._log.append("told that the run is complete")
+
     def close(self) -> None:
         self._log.append("server closed")
 
@@ -126,6 +129,23 @@ def test_parts_close_in_the_order_in_which_they_feed_each_other(
     served.service.close()
     assert served.log == ["server started", "acting started", *ALL_STOPPED]
     assert not served.failures
+
+
+def test_complete_run_is_told_while_nothing_acts_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server stays, for actors that come back, until the service is closed."""
+    served = Served(monkeypatch)
+    served.service.start(["anywhere"])
+    served.admit(SPEC)
+    served.log.clear()
+    served.service.complete()
+    told = ["told that the run is complete", "batcher closed", "acting stopped", "acting joined"]
+    assert served.log == told
+    with pytest.raises(LearnerUnavailableError, match="the learner has ended"):
+        served.admit(SPEC)
+    served.service.close()
+    assert served.log == [*told, "server closed", "batcher closed"]
 
 
 def test_service_without_an_actor_closes_too(monkeypatch: pytest.MonkeyPatch) -> None:

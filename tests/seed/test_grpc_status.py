@@ -12,6 +12,7 @@ from seed.errors import (
     IncompatibleError,
     LearnerUnavailableError,
     NonFiniteLossError,
+    RunCompleteError,
     SeedError,
     SilenceError,
     SpecError,
@@ -28,6 +29,7 @@ REMOTE = {
     AccessError: grpc.StatusCode.UNAUTHENTICATED,
     SilenceError: grpc.StatusCode.DEADLINE_EXCEEDED,
     LearnerUnavailableError: grpc.StatusCode.UNAVAILABLE,
+    RunCompleteError: grpc.StatusCode.OUT_OF_RANGE,
 }
 
 # Never raised as the answer to a call.

@@ -4,6 +4,7 @@ Each process has a supervisor: a thread that reads the process's steps and notic
 the process was killed, the thread starts another. Two more threads answer its calls.
 """
 
+import contextlib
 import itertools
 import logging
 import multiprocessing
@@ -100,6 +101,11 @@ class IngressProcesses:
         bound = [supervisor.bound.result() for supervisor in self._supervisors]
         return list(dict.fromkeys(address for same in zip(*bound, strict=True) for address in same))
 
+    def complete(self) -> None:
+        """Tells all actors that the run is complete: those that are here, and those that come."""
+        for supervisor in self._supervisors:
+            supervisor.complete()
+
     def close(self) -> None:
         """Ends every stream and waits for the processes."""
         for supervisor in self._supervisors:
@@ -135,6 +141,11 @@ class _Supervisor:
     def pid(self) -> int:
         """Id of the process that runs now."""
         return self._process.pid
+
+    def complete(self) -> None:
+        """Asks the process to tell its actors that the run is complete."""
+        with self._lock:
+            self._process.complete()
 
     def stop(self) -> None:
         """Asks the process to end its streams and then itself."""
@@ -241,6 +252,11 @@ class _Process:
 
     def _watch_server(self, thread_id: int) -> None:
         self._metrics.watch_cpu("server", partial(cpu_seconds_of_thread, self.pid, thread_id))
+
+    def complete(self) -> None:
+        """Asks the process to tell its actors that the run is complete."""
+        with contextlib.suppress(OSError):  # it was killed: its actors reconnect to another
+            self._stop.send_bytes(b"complete")
 
     def stop(self) -> None:
         """Asks the process to end."""

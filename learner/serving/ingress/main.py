@@ -43,7 +43,8 @@ class Ends(NamedTuple):
     steps: Connection
     answers: Connection
     stop: Connection
-    """Closed by the learner when it stops, and by the system when the learner dies."""
+    """A message says that the run is complete. Closed by the learner when it stops, and by the
+    system when the learner dies."""
 
 
 def run_ingress_process(settings: Settings, ends: Ends) -> None:
@@ -73,5 +74,7 @@ def run_ingress_process(settings: Settings, ends: Ends) -> None:
     except SeedError as error:
         calls.tell("failed", error)
     with contextlib.suppress(EOFError, OSError):
-        ends.stop.recv_bytes()
+        while True:
+            ends.stop.recv_bytes()
+            server.complete()
     server.close()

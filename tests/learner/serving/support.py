@@ -277,6 +277,10 @@ class Serving:
         """Ids of the ingress processes."""
         return self._service.ingress_pids
 
+    def complete(self) -> None:
+        """Tells all actors that the run is complete."""
+        self._service.complete()
+
     def stop_server(self) -> None:
         """Ends every stream."""
         self._service.close()

@@ -8,7 +8,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seed import wire
-from seed.errors import LearnerUnavailableError
+from seed.errors import LearnerUnavailableError, RunCompleteError
 from seed.grpc_status import error_from_status
 from seed.pb import inference_pb2 as pb
 from tests.learner.builders import TIMEOUT_S, env_outputs, in_thread
@@ -149,6 +149,25 @@ def test_shutdown_ends_streams_with_a_status_to_retry_on(serving: Serving) -> No
         assert isinstance(error_from_status(*actor.status()), LearnerUnavailableError)
     # The inference thread was in the middle of a batch, whose answer goes nowhere.
     held.reply(np.array([0]))
+
+
+def test_actors_are_told_that_the_run_is_complete(serving: Serving) -> None:
+    """Those that wait for actions, those that step, and those that come back later."""
+    waiting, stepping, later = serving.actor(), serving.actor(), serving.actor()
+    waiting.start(1)
+    stepping.start(1)
+    waiting.send(step(1, value=HELD))
+    held = serving.inference.held.get(timeout=TIMEOUT_S)
+    serving.complete()
+    held.reply(np.array([0]))
+    for actor in (waiting, stepping):
+        assert isinstance(error_from_status(*actor.status()), RunCompleteError)
+    later.send(hello(1))
+    assert isinstance(error_from_status(*later.status()), RunCompleteError)
+    with pytest.raises(grpc.RpcError) as refused:
+        later.stub.GetTask(pb.GetTaskRequest(protocol_version=wire.PROTOCOL_VERSION))
+    assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
+    assert serving.metrics.drain().get("actors/refused", 0) == 0
 
 
 def test_connecting_to_a_stopped_server_is_to_be_retried(serving: Serving) -> None:
