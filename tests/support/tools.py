@@ -16,6 +16,7 @@ import tyro
 from actors.args import ActorArgs
 from learner.config.args import LearnerArgs, parse_preset
 from seed.health import HealthArgs
+from seed.health import parse as parse_health
 
 ROOT = Path(__file__).parent.parent.parent
 DOCKER = ROOT / "docker"
@@ -48,7 +49,7 @@ def parse_command_line(argv: Sequence[str]) -> LearnerArgs | ActorArgs | HealthA
             case "actor":
                 return tyro.cli(ActorArgs, args=flags)
             case "health":
-                return tyro.cli(HealthArgs, args=flags)
+                return parse_health(flags)
     except SystemExit as refusal:
         raise AssertionError(f"`seed {' '.join(argv)}` is refused") from refusal
     raise AssertionError(f"no command for a container: {command}")
