@@ -99,7 +99,7 @@ def test_stuck_environment_ends_the_actor_and_is_named() -> None:
     signs = LifeSigns([group], stream, env_timeout_s=600.0, end=reasons.append)
     signs.look()
     assert reasons == [
-        "group 3, environment 0: expected a step or reset within 600 s (--env-timeout-s), "
+        "group 3, environment 6: expected a step or reset within 600 s (--env-timeout-s), "
         "got none in 601 s"
     ]
     assert not stream.signs
