@@ -16,7 +16,7 @@ from actors.args import ActorArgs
 from actors.parent import end_with
 from actors.session import ActorSession
 from seed.allocator import keep_freed_memory
-from seed.errors import EnvironmentFailedError, SeedError
+from seed.errors import EnvironmentFailedError, SeedError, exit_code_of
 from seed.logs import json_log
 from seed.stdout import write_whole_lines
 
@@ -24,7 +24,8 @@ from seed.stdout import write_whole_lines
 def main(argv: Sequence[str]) -> int:
     """Runs an actor; returns the exit code of its process.
 
-    0 after SIGTERM or Ctrl-C, 1 after an error that waiting cannot cure.
+    0 after SIGTERM or Ctrl-C, or when the run is complete; 2 if a setting cannot work; 1 after
+    any other error that waiting cannot cure.
     """
     # KeyboardInterrupt also ends a wait for the learner. SIGINT is set because a shell that
     # starts a process in the background makes it ignore SIGINT.
@@ -45,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
             traceback.print_exc()
         else:
             print(f"seed actor: {error}", file=sys.stderr)
-        return 1
+        return exit_code_of(error)
     return 0
 
 
@@ -59,8 +60,8 @@ def _run_logging_json(args: ActorArgs) -> int:
     try:
         with json_log("actor"):
             run(args, threading.Event())
-    except Exception:
-        return 1  # logged already
+    except Exception as error:
+        return exit_code_of(error)  # logged already
     return 0
 
 

@@ -33,7 +33,7 @@ from learner.runtime import Learner
 from learner.serving.listening import check_listen_addresses
 from learner.training.ranks import Ranks
 from seed.env_config import AtariConfig, EnvConfig
-from seed.errors import ConfigError, SeedError, expected
+from seed.errors import ConfigError, SeedError, exit_code_of, expected
 from seed.logs import json_log
 from seed.security import Security, load_security
 from seed.stdout import print_json
@@ -48,7 +48,7 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     """Serves and trains until the budget is spent or a signal comes; returns the exit code.
 
     Returns 0 when the run is complete or was asked to stop, 1 when a thread failed (its
-    traceback goes to stderr).
+    traceback goes to stderr), 2 when the log is JSON and a setting cannot work.
 
     Raises:
       SeedError: an error that the user can fix, before or during the run. If the log is
@@ -61,7 +61,7 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
             final = run(preset, args, actors, place, StopRequest(), has_terminal=True)
     except Exception as error:
         if args.log_format == "json":
-            return 1  # logged already
+            return exit_code_of(error)  # logged already
         if isinstance(error, SeedError):
             raise
         traceback.print_exception(error)

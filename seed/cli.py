@@ -21,7 +21,7 @@ from seed import (
     quiet_grpc,  # noqa: F401 (before anything imports gRPC)
 )
 from seed.cores import limit_native_threads
-from seed.errors import ConfigError, SeedError
+from seed.errors import ConfigError, SeedError, exit_code_of
 from seed.stdout import stdout_to_stderr
 
 Command = Callable[[Sequence[str]], int]
@@ -63,7 +63,7 @@ def _run(argv: Sequence[str]) -> int:
             return command(rest)
     except SeedError as error:
         print(f"seed {name}: {error}", file=sys.stderr)
-        return 1
+        return exit_code_of(error)
 
 
 def _stdout_for(argv: Sequence[str]) -> AbstractContextManager[None]:

@@ -81,11 +81,20 @@ def require(condition: bool, field: str, wanted: str, got: object) -> None:
         raise ConfigError(expected(field, wanted, repr(got)))
 
 
+def exit_code_of(error: BaseException) -> int:
+    """Returns the exit code of a command that `error` ends.
+
+    2 for a flag, file or setting that cannot work, as for a flag that does not exist: a supervisor
+    need not start the command again. 1 for any other error.
+    """
+    return 2 if isinstance(error, ConfigError) else 1
+
+
 Main = Callable[[Sequence[str]], int]
 
 
 def exits_on_error(program: str) -> Callable[[Main], Main]:
-    """Decorates a `main`: prints a SeedError as "<program>: <error>" to stderr and returns 1."""
+    """Decorates a `main`: prints a SeedError as "<program>: <error>"; see `exit_code_of`."""
 
     def decorate(main: Main) -> Main:
         @functools.wraps(main)
@@ -94,7 +103,7 @@ def exits_on_error(program: str) -> Callable[[Main], Main]:
                 return main(argv)
             except SeedError as error:
                 print(f"{program}: {error}", file=sys.stderr)
-                return 1
+                return exit_code_of(error)
 
         return run
 

@@ -91,8 +91,8 @@ def test_run_directory_that_cannot_be_written_is_refused(small_disk: Path) -> No
     command = ["mount", "-o", "remount,ro", small_disk]
     subprocess.run(command, check=True, capture_output=True)
     done = _run("train", "cartpole-vtrace", "--run-dir", small_disk / "run")
-    assert done.returncode == 1
-    assert done.stderr.startswith("seed train: run_dir: expected a directory that can be written")
+    assert done.returncode == 2
+    assert "seed train: run_dir: expected a directory that can be written" in done.stderr
     assert "Read-only file system" in done.stderr
 
 
@@ -100,5 +100,5 @@ def test_run_directory_below_a_file_is_refused(tmp_path: Path) -> None:
     """This holds for every user, root included."""
     (tmp_path / "file").write_text("")
     done = _run("train", "cartpole-vtrace", "--run-dir", tmp_path / "file" / "run")
-    assert done.returncode == 1
-    assert done.stderr.startswith("seed train: run_dir: expected a directory that can be written")
+    assert done.returncode == 2
+    assert "seed train: run_dir: expected a directory that can be written" in done.stderr

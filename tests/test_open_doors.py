@@ -138,10 +138,10 @@ def test_installed_packages_serve_a_learner_and_an_actor(user: User) -> None:
 
 
 def test_module_that_is_not_there_costs_one_line(user: User) -> None:
-    """The error has no traceback, and the exit code is 1."""
+    """The error has no traceback, and the exit code is 2."""
     process = user.start("train", "cartpole-vtrace", "--agent", "no_such_agent:Agent")
     _, stderr = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 1
+    assert process.returncode == 2
     assert stderr.startswith("seed train: agent: expected a module in the current folder")
     assert stderr.count("\n") == 1
 

@@ -130,12 +130,12 @@ def test_refused_hello_exits_1_with_the_learners_reason(
     assert "seed actor: action.num_values: expected 4, got 3" in capsys.readouterr().err
 
 
-def test_unknown_environment_exits_1_with_a_message(
+def test_unknown_environment_exits_2_with_a_message(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The actor's machine may lack what the learner asks for."""
     with serving(FakeLearner("NoSuchEnv-v0"), address):
-        assert main(["--learner", address]) == 1
+        assert main(["--learner", address]) == 2
     assert "seed actor: env_id: expected" in capsys.readouterr().err
 
 

@@ -81,12 +81,12 @@ def test_bug_exits_1_with_its_traceback(
 def test_error_of_the_user_is_left_to_the_command_line_or_to_the_json_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is raised with a log of text, and logged once with exit code 1 with a log in JSON."""
+    """It is raised with a log of text, and logged once with exit code 2 with a log in JSON."""
     error = ConfigError("device: expected one that this machine has, got cuda")
     with pytest.raises(ConfigError):
         run_to(monkeypatch, error)
     assert capsys.readouterr().err == ""
-    assert run_to(monkeypatch, error, log_format="json") == 1
+    assert run_to(monkeypatch, error, log_format="json") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert json.loads(line)["message"] == str(error)
 

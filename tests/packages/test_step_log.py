@@ -41,6 +41,6 @@ def test_class_that_is_not_an_observer_is_refused(tmp_path: Path) -> None:
         text=True,
         timeout=TIMEOUT_S,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "observers: expected a class with the methods observe and close" in done.stderr
     assert "Traceback" not in done.stderr

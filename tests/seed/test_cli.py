@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from seed import cli, search_path
-from seed.errors import ConfigError
+from seed.errors import ConfigError, SeedError
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,13 +47,15 @@ def test_promised_commands_exist() -> None:
 def test_error_of_the_user_is_one_line_without_traceback(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line says which command failed and why; the exit code is 1."""
+    """The line says which command failed and why. A setting that cannot work has exit code 2."""
 
-    def refuse(argv: object) -> int:
-        raise ConfigError("listen: expected b, got c")
+    def refuse(argv: Sequence[str]) -> int:
+        raise ConfigError("listen: expected b, got c") if argv else SeedError("no luck")
 
     monkeypatch.setitem(cli.COMMANDS, "train", ("", refuse))
     assert cli.main(["train"]) == 1
+    assert capsys.readouterr().err == "seed train: no luck\n"
+    assert cli.main(["train", "x"]) == 2
     assert capsys.readouterr().err == "seed train: listen: expected b, got c\n"
 
 
@@ -111,8 +114,8 @@ def test_help_and_refusals_do_not_load_torch() -> None:
         (["actor", "--help"], 0),
         (["learner", "cartpole-vtrace", "--help"], 0),
         (["train", "cartpole-vtrace", "--agent", "r2d2", "--help"], 0),
-        (["learner", "no-such-preset"], 1),
-        (["train", "no-such-preset"], 1),
+        (["learner", "no-such-preset"], 2),
+        (["train", "no-such-preset"], 2),
         (["learner", "cartpole-vtrace", "--learning-rate", "-1"], 2),
         (["learner"], 2),
         (["eval"], 2),

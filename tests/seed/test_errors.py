@@ -36,7 +36,7 @@ def test_refusals_are_worded_alike() -> None:
 
 
 def test_user_error_ends_a_command_with_its_message(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 1 and no traceback; any other exception is a bug, and is raised."""
+    """It has an exit code and no traceback; any other exception is a bug, and is raised."""
 
     @exits_on_error("tool")
     def main(argv: Sequence[str]) -> int:
@@ -44,7 +44,7 @@ def test_user_error_ends_a_command_with_its_message(capsys: pytest.CaptureFixtur
             raise ConfigError("field: expected a, got b")
         return int(argv[0])
 
-    assert main([]) == 1
+    assert main([]) == 2
     assert capsys.readouterr().err == "tool: field: expected a, got b\n"
     assert main(["7"]) == 7
     with pytest.raises(ValueError, match="invalid literal"):

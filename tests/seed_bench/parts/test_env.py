@@ -18,7 +18,7 @@ def test_bench_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> Non
     assert report["env_steps"] % 4 == 0
 
 
-def test_bench_of_an_unknown_environment_exits_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_of_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
     """The message names env_id."""
-    assert main(["--env-id", "Nothing-v0"]) == 1
+    assert main(["--env-id", "Nothing-v0"]) == 2
     assert "env_id" in capsys.readouterr().err
