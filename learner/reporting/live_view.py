@@ -4,6 +4,7 @@ The reporting thread writes to it. A thread of the library rich redraws it once 
 so that the clock moves. It fits 80 columns and is used only where stdout is a terminal.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -72,7 +73,8 @@ class LiveView:
             if speed is not None:
                 last = speed if self._speed is None else self._speed
                 self._speed = last + _SPEED_SMOOTHING * (speed - last)
-        self._live.refresh()
+        with _while_there_is_a_terminal():
+            self._live.refresh()
 
     def show(self, message: str) -> None:
         """Replaces the message in the last line. The next redraw shows it."""
@@ -87,7 +89,8 @@ class LiveView:
         return _LiveViewHandler(self, self._live.console)
 
     def close(self) -> None:
-        self._live.stop()
+        with _while_there_is_a_terminal():
+            self._live.stop()
 
     def render(self) -> RenderableType:
         """Returns the whole view as of now."""
@@ -130,7 +133,13 @@ class _LiveViewHandler(logging.Handler):
         self._view.show(text.splitlines()[0] if text else "")
         is_warning = record.levelno >= logging.WARNING
         if is_warning or getattr(record, "stays", False):
-            self._console.print(Text(text, style="yellow" if is_warning else "dim"))
+            with _while_there_is_a_terminal():
+                self._console.print(Text(text, style="yellow" if is_warning else "dim"))
+
+
+def _while_there_is_a_terminal() -> contextlib.AbstractContextManager[None]:
+    """The user may close the terminal; the run then saves, and ends like after Ctrl-C."""
+    return contextlib.suppress(OSError)
 
 
 def format_duration(seconds: float) -> str:

@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from learner.concurrency.pipe_rpc import Caller, portable
+from learner.concurrency.stop_request import STOP_SIGNALS
 from learner.serving.ingress.backend import OrderedCaller, RemoteBackend
 from learner.serving.limits import Limits
 from learner.serving.server import ServerThread
@@ -49,7 +50,7 @@ class Ends(NamedTuple):
 
 def run_ingress_process(settings: Settings, ends: Ends) -> None:
     """Serves actors until the learner stops or dies."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     keep_freed_memory()
     calls, admissions = OrderedCaller(ends.calls), Caller(ends.admissions)

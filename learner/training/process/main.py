@@ -1,7 +1,7 @@
 """The trainer process: a `LocalTraining`, and the calls by which the learner process uses it.
 
-The process ends when its parent closes the pipe, or dies. It ignores signals: in a
-terminal Ctrl-C reaches both processes, and the parent answers it.
+The process ends when its parent closes the pipe, or dies. It ignores signals: in a terminal
+Ctrl-C reaches both processes, and so does its closing. The parent answers them.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from learner.agents.steps import example_step
 from learner.checkpoint import load_checkpoint
 from learner.checkpoints.best import Score
 from learner.concurrency.pipe_rpc import Caller, portable, serve_calls
+from learner.concurrency.stop_request import STOP_SIGNALS
 from learner.concurrency.stopping import Stopped
 from learner.concurrency.threads import start_thread
 from learner.config.run_config import RunConfig
@@ -59,7 +60,7 @@ class SharedMemory(NamedTuple):
 
 def run_trainer_process(config: RunConfig, run_dir: RunDir, ends: Ends) -> None:
     """Serves the learner process until that closes the pipe or ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     training = _Training(config, run_dir, ends)
     serve_calls(

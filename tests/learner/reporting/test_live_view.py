@@ -1,5 +1,6 @@
 """The terminal view of a run: what it shows, that it fits, and how it shortens numbers."""
 
+import errno
 import io
 import logging
 from collections.abc import Callable
@@ -132,3 +133,25 @@ def test_counts_are_short(count: float, text: str) -> None:
 def test_durations_are_readable(seconds: float, text: str) -> None:
     """Days show from one day on."""
     assert format_duration(seconds) == text
+
+
+def test_closed_terminal_does_not_end_the_run() -> None:
+    """Drawing, warnings and the end of the view raise nothing, so that the run can save."""
+    terminal = ClosableTerminal()
+    view = LiveView("x", 100, console=Console(file=terminal, force_terminal=True, width=80))
+    handler = view.log_handler()
+    terminal.is_open = False
+    view.write(1, {})
+    handler.emit(logging.makeLogRecord({"msg": "careful", "levelno": logging.WARNING}))
+    view.close()
+
+
+class ClosableTerminal(io.StringIO):
+    """A terminal whose window the user closes."""
+
+    is_open = True
+
+    def write(self, text: str) -> int:
+        if not self.is_open:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().write(text)
