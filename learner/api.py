@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from learner.concurrency.stop_request import StopRequest
 from learner.config.args import TrainArgs
+from learner.config.resuming import NO_PRESET, run_to_resume
 from learner.config.run_config import RunConfig
 from learner.config.run_dir import RunDir
 from learner.config.torchrun import Place
 from learner.local_actors import ActorProcesses
 from learner.main import run
 from seed.errors import ConfigError, expected
-
-_NAME = "seed.train"
 
 
 class TrainResult(NamedTuple):
@@ -56,15 +55,19 @@ def train(
       resume: go on from the newest checkpoint in `run_dir`, if there is one, with `config`.
 
     Raises:
-      SeedError: an error that the caller can fix.
+      SeedError: an error that the caller can fix. Another learner may use `run_dir`, which then
+        stays as it is.
       Exception: an exception of one of the learner's threads.
     """
-    directory = Path(run_dir)
-    if not resume and RunDir(directory).metrics.exists():
-        raise ConfigError(expected("run_dir", "a new directory, or resume", directory))
+    directory = RunDir(Path(run_dir))
+    resumed = run_to_resume(directory) if resume else None
+    if resumed is not None:
+        resumed.check(config)
+    if not resume and directory.has_results:
+        raise ConfigError(expected("run_dir", "a new directory, or resume", directory.path))
     args = TrainArgs(
         config=config,
-        run_dir=directory,
+        run_dir=directory.path,
         resume=resume,
         num_actors=num_actors,
         env_workers=env_workers,
@@ -73,11 +76,10 @@ def train(
     actors = ActorProcesses(
         num_actors,
         num_eval_actors=num_eval_actors,
-        log_dir=directory,
         extra_args=("--env-workers", str(env_workers)),
         ingress_processes=config.learner.ingress_processes,
         share_memory=args.share_memory,
     )
     with StopRequest() as stop:
-        report = run(_NAME, args, actors, Place(), stop, has_terminal=False)
-    return TrainResult(directory, report)
+        ended = run(NO_PRESET, args, actors, Place(), stop, has_terminal=False)
+    return TrainResult(ended.run_dir.path, ended.report)

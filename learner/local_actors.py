@@ -63,8 +63,13 @@ class LocalActors(Protocol):
     address: str
     """Where the actors expect the learner."""
 
-    def start(self) -> None:
-        """Starts the processes; the learner already listens."""
+    def start(self, log_dir: Path | None = None) -> None:
+        """Starts the processes; the learner already listens.
+
+        Args:
+          log_dir: gets actor-<i>.log and eval-actor-<i>.log; None: they go to a directory that
+            `close` removes.
+        """
         ...
 
     def check(self) -> None:
@@ -88,7 +93,6 @@ class ActorProcesses:
         num_actors: int,
         *,
         num_eval_actors: int = 0,
-        log_dir: Path | None = None,
         extra_args: Sequence[str] = (),
         token_file: Path | None = None,
         ingress_processes: int = 0,
@@ -100,8 +104,6 @@ class ActorProcesses:
         Args:
           num_actors: training actors; they follow the learner's task.
           num_eval_actors: actors that act greedily in a few environments.
-          log_dir: `start` makes actor-<i>.log and eval-actor-<i>.log there; None: in a
-            directory that `close` removes.
           extra_args: further flags of the `num_actors`.
           token_file: holds the learner's token; None if the learner asks for none.
           ingress_processes: as in the learner's config; the actors are spread over them.
@@ -113,7 +115,6 @@ class ActorProcesses:
         """
         self._directory = make_socket_directory()
         self.address = f"unix:{self._directory / 'learner.sock'}"
-        self._log_dir = log_dir or self._directory
         self._flags = {f"actor {i}": tuple(extra_args) for i in range(num_actors)}
         self._flags |= {f"eval actor {i}": _EVAL_FLAGS for i in range(num_eval_actors)}
         self._token_flags = ("--token-file", str(token_file)) if token_file else ()
@@ -122,10 +123,10 @@ class ActorProcesses:
         self._now = now
         self._actors: list[_Actor] = []
 
-    def start(self) -> None:
-        """Starts the processes; the learner already listens on `address`."""
+    def start(self, log_dir: Path | None = None) -> None:
+        """Starts the processes; the learner already listens on `address`. See `LocalActors`."""
         for index, name in enumerate(self._flags):
-            log = self._log_dir / f"{name.replace(' ', '-')}.log"
+            log = (log_dir or self._directory) / f"{name.replace(' ', '-')}.log"
             self._actors.append(_Actor(name, self._command(index, name), log, self._now))
 
     def check(self) -> None:

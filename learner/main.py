@@ -12,6 +12,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
 
 from learner.acting.observers import make_observers
 from learner.agents.registry import check_classes
@@ -19,21 +22,24 @@ from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
 from learner.concurrency.stop_request import StopRequest
 from learner.config.args import LearnerArgs
 from learner.config.config_file import dump_config
+from learner.config.resuming import run_to_resume
 from learner.config.run_dir import RunDir
 from learner.config.torchrun import Place, local_address, place_from_environment
 from learner.device.setup import check_can_compile, device_of, set_up_torch
 from learner.last_words import last_words
 from learner.local_actors import LocalActors
+from learner.reporting.counters import Counters
 from learner.reporting.live_view import LiveView
 from learner.reporting.prometheus import PrometheusSink
 from learner.reporting.rank_reports import RankReports
 from learner.reporting.sinks import JsonlSink, LogSink, Sink, SteadySink
 from learner.reporting.tensorboard import TensorBoardSink
+from learner.run_claim import RunClaim, writes_to
 from learner.runtime import Learner
 from learner.serving.listening import check_listen_addresses
 from learner.training.ranks import Ranks
 from seed.env_config import AtariConfig, EnvConfig
-from seed.errors import ConfigError, SeedError, exit_code_of, expected
+from seed.errors import SeedError, exit_code_of
 from seed.logs import json_log
 from seed.security import Security, load_security
 from seed.stdout import print_json
@@ -44,11 +50,23 @@ _LOG = logging.getLogger(__name__)
 _TICK_S = 0.5
 
 
+class Ended(NamedTuple):
+    """A run that is complete or was stopped."""
+
+    run_dir: RunDir
+    report: dict[str, float]
+    """The last report: metrics by name."""
+    was_complete: bool = False
+    """Whether there was nothing left to do when it was resumed."""
+
+
 def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = None) -> int:
     """Serves and trains until the budget is spent or a signal comes; returns the exit code.
 
     Returns 0 when the run is complete or was asked to stop, 1 when a thread failed (its
-    traceback goes to stderr), 2 when the log is JSON and a setting cannot work.
+    traceback goes to stderr), 2 when the log is JSON and a setting cannot work. A run that was
+    complete before is 0 too: a supervisor that starts failed learners again would else do so for
+    ever.
 
     Raises:
       SeedError: an error that the user can fix, before or during the run. If the log is
@@ -58,7 +76,7 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
     log = json_log(_name_of(place)) if args.log_format == "json" else contextlib.nullcontext()
     try:
         with log:
-            final = run(preset, args, actors, place, StopRequest(), has_terminal=True)
+            ended = run(preset, args, actors, place, StopRequest(), has_terminal=True)
     except Exception as error:
         if args.log_format == "json":
             return exit_code_of(error)  # logged already
@@ -67,19 +85,23 @@ def run_learner(preset: str, args: LearnerArgs, actors: LocalActors | None = Non
         traceback.print_exception(error)
         return 1
     if args.json and not place.rank:
-        print_json({**final, "run_dir": os.fspath(_run_dir(args).path)})
+        print_json({**ended.report, "run_dir": os.fspath(ended.run_dir.path)})
     elif not place.rank:
-        print(last_words(_run_dir(args).path))
+        _print(_last_words(ended, args))
     return 0
+
+
+def _print(message: str) -> None:
+    """Prints to stdout, if that is still there: the user may have closed the terminal."""
+    try:
+        print(message, flush=True)
+    except OSError:
+        # Else Python would try to write it again when it ends, and report another exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _name_of(place: Place) -> str:
     return "learner" if place.size == 1 else f"learner {place.rank}"
-
-
-def _run_dir(args: LearnerArgs) -> RunDir:
-    assert args.run_dir is not None, "set where flags are parsed"
-    return RunDir(args.run_dir)
 
 
 def run(
@@ -90,12 +112,12 @@ def run(
     stop: StopRequest,
     *,
     has_terminal: bool,
-) -> dict[str, float]:
-    """Serves and trains until the budget is spent or a stop is requested; returns the last report.
+) -> Ended:
+    """Serves and trains until the budget is spent or a stop is requested.
 
     Args:
-      name: of the preset, for the run's config.yaml.
-      args: as parsed; the run directory is set.
+      name: of the preset, for the run's directory and its config.yaml.
+      args: as parsed.
       actors: of this machine, started and ended with the run.
       place: of this learner among those that train together.
       stop: checked from time to time.
@@ -103,38 +125,38 @@ def run(
 
     Raises:
       SeedError: an error that the user can fix; other exceptions come from the learner's threads.
+        A start that fails leaves no files.
     """
-    check_classes(args.config)
-    learner_config, run_dir = args.config.learner, _run_dir(args)
-    security = load_security(args.tls_files, args.token_file)
-    addresses = tuple(local_address(address, place) for address in args.listen)
-    if actors is not None:
-        addresses += (actors.address,)
-    check_listen_addresses(addresses, security, insecure=args.insecure)
-    device = set_up_torch(
-        device_of(place, learner_config.device),
-        torch_threads=learner_config.torch_threads,
-        train_threads=learner_config.train_threads,
-    )
-    checkpoint = _find_checkpoint(args)
-    if learner_config.compile:
-        check_can_compile(device)
-    write_config = _config_writer(name, args, place)
-    merge = RankReports(place).merge
-    with _sinks(args, checkpoint, place, has_terminal=has_terminal) as sinks:
+    with contextlib.ExitStack() as stack:
+        if actors is not None:
+            stack.callback(actors.close)
+        check_classes(args.config)
+        addresses, security = _check_serving(args, actors, place)
+        device = _set_up_device(args, place)
+        claim = RunClaim(name, args, place, is_stopped=lambda: stop.requested)
+        stack.callback(claim.close)
+        checkpoint = _find_checkpoint(claim.run_dir, args)
+        if checkpoint is not None and _is_complete(checkpoint, args):
+            return _end_of_complete_run(claim.run_dir, checkpoint, args)
+        write_config = _config_writer(name, args, claim.run_dir, place)
+        merge = RankReports(place).merge
+        sinks = stack.enter_context(
+            _sinks(claim.run_dir, args, checkpoint, place, has_terminal=has_terminal)
+        )
         note_idle_settings(name, args.config.env)
         learner = Learner(
             args.config,
-            run_dir=run_dir,
+            run_dir=claim.run_dir,
             device=device,
             checkpoint=checkpoint,
             ranks=Ranks(place),
-            observers=make_observers(learner_config.observers, run_dir.path),
+            observers=make_observers(args.config.learner.observers, claim.run_dir.path),
             on_built=write_config,
         )
         try:
             _start(learner, addresses, security)
-            _serve(learner, actors, lambda: _report(learner, merge, sinks), stop)
+            claim.keep()
+            _serve(learner, actors, claim, lambda: _report(learner, merge, sinks), stop)
         finally:
             if actors is not None:
                 actors.close()
@@ -142,7 +164,7 @@ def run(
             final = _report(learner, merge, sinks)
     if learner.failure is not None:
         raise learner.failure
-    return final
+    return Ended(claim.run_dir, final)
 
 
 def note_idle_settings(preset: str, env: EnvConfig) -> None:
@@ -155,37 +177,89 @@ def note_idle_settings(preset: str, env: EnvConfig) -> None:
         )
 
 
-def _find_checkpoint(args: LearnerArgs) -> Checkpoint | None:
-    directory = _run_dir(args).checkpoints
+def _check_serving(
+    args: LearnerArgs, actors: LocalActors | None, place: Place
+) -> tuple[tuple[str, ...], Security]:
+    """Returns the addresses to listen at, and who may call; raises as `run`."""
+    addresses = tuple(local_address(address, place) for address in args.listen)
+    if actors is not None:
+        addresses += (actors.address,)
+    security = load_security(args.tls_files, args.token_file)
+    check_listen_addresses(addresses, security, insecure=args.insecure)
+    return addresses, security
+
+
+def _set_up_device(args: LearnerArgs, place: Place) -> torch.device:
+    learner_config = args.config.learner
+    device = set_up_torch(
+        device_of(place, learner_config.device),
+        torch_threads=learner_config.torch_threads,
+        train_threads=learner_config.train_threads,
+    )
+    if learner_config.compile:
+        check_can_compile(device)
+    return device
+
+
+def _find_checkpoint(run_dir: RunDir, args: LearnerArgs) -> Checkpoint | None:
+    directory = run_dir.checkpoints
     return load_checkpoint(directory) if args.resume and was_ever_saved(directory) else None
 
 
-def _config_writer(preset: str, args: LearnerArgs, place: Place) -> Callable[[], None]:
-    """Makes the run directory; returns the function that writes its config.yaml.
+def _is_complete(checkpoint: Checkpoint, args: LearnerArgs) -> bool:
+    return checkpoint.state["env_steps"] >= args.config.learner.total_env_steps
+
+
+def _end_of_complete_run(run_dir: RunDir, checkpoint: Checkpoint, args: LearnerArgs) -> Ended:
+    """Returns the totals of a run that has nothing left to do, and changes nothing."""
+    counters = Counters()
+    counters.load_state_dict(checkpoint.state["counters"])
+    report = counters.report() | {"wall_s": checkpoint.state["wall_s"]}
+    ended = Ended(run_dir, report, was_complete=True)
+    _LOG.info("%s", _last_words(ended, args))
+    return ended
+
+
+def _last_words(ended: Ended, args: LearnerArgs) -> str:
+    path = ended.run_dir.path
+    if ended.was_complete:
+        return (
+            f"{path} is complete: {int(ended.report['env_steps']):,} env steps; to go on, raise "
+            f"--total-env-steps, which is {args.config.learner.total_env_steps}"
+        )
+    return last_words(path)
+
+
+def _config_writer(
+    preset: str, args: LearnerArgs, run_dir: RunDir, place: Place
+) -> Callable[[], None]:
+    """Returns the function that writes the run's config.yaml.
 
     A missing config.yaml is written at once. An earlier one stays until the run is known to
     work with these flags. Of learners that train together the first writes.
 
     Raises:
-      ConfigError: the directory cannot be written.
+      ConfigError: the file cannot be written.
     """
-    run_dir = _run_dir(args)
-    path = run_dir.config
-    write = functools.partial(dump_config, args.config, path, name=preset)
-    try:
-        run_dir.path.mkdir(parents=True, exist_ok=True)
-        if not place.rank and not path.exists():
+    if place.rank:
+        return lambda: None
+    resumed = run_to_resume(run_dir) if args.resume else None
+    name = (resumed and resumed.preset) or preset
+    write = functools.partial(dump_config, args.config, run_dir.config, name=name)
+    if not run_dir.config.exists():
+        with writes_to(run_dir.path):
             write()
-    except OSError as error:
-        wanted = "a directory that can be written"
-        got = f"{run_dir.path}: {error.strerror}"
-        raise ConfigError(expected("run_dir", wanted, got)) from error
-    return (lambda: None) if place.rank else write
+    return write
 
 
 @contextlib.contextmanager
 def _sinks(
-    args: LearnerArgs, checkpoint: Checkpoint | None, place: Place, *, has_terminal: bool
+    run_dir: RunDir,
+    args: LearnerArgs,
+    checkpoint: Checkpoint | None,
+    place: Place,
+    *,
+    has_terminal: bool,
 ) -> Iterator[list[Sink]]:
     """Opens the sinks of the reports, and directs the log so that it does not disturb the view.
 
@@ -194,7 +268,7 @@ def _sinks(
     with contextlib.ExitStack() as stack:
         sinks: list[Sink] = []
         if not place.rank:
-            for sink in _open_sinks(args, checkpoint, place, has_terminal=has_terminal):
+            for sink in _open_sinks(run_dir, args, checkpoint, place, has_terminal=has_terminal):
                 sinks.append(sink)
                 stack.callback(sink.close)
         if has_terminal and args.log_format == "text":
@@ -203,19 +277,27 @@ def _sinks(
 
 
 def _open_sinks(
-    args: LearnerArgs, checkpoint: Checkpoint | None, place: Place, *, has_terminal: bool
+    run_dir: RunDir,
+    args: LearnerArgs,
+    checkpoint: Checkpoint | None,
+    place: Place,
+    *,
+    has_terminal: bool,
 ) -> Iterator[Sink]:
     """Opens the sinks in turn, so that the open ones can be closed if the next one fails."""
     total = args.config.learner.total_env_steps
-    yield SteadySink(JsonlSink(_run_dir(args).metrics))
     resumed_at = checkpoint.state["env_steps"] if checkpoint is not None else None
-    directory = _run_dir(args).path
-    yield SteadySink(TensorBoardSink(directory, resumed_at=resumed_at, config=args.config))
+    with writes_to(run_dir.path):
+        metrics = JsonlSink(run_dir.metrics)
+    yield SteadySink(metrics)
+    with writes_to(run_dir.path):
+        events = TensorBoardSink(run_dir.path, resumed_at=resumed_at, config=args.config)
+    yield SteadySink(events)
     if args.metrics_port is not None:
         yield PrometheusSink(args.metrics_host, args.metrics_port)
     is_seen = has_terminal and sys.stdout.isatty() and not args.json and args.log_format == "text"
     if place.size == 1 and is_seen:
-        yield LiveView(f"{_run_dir(args).name} on {args.config.env.env_id}", total)
+        yield LiveView(f"{run_dir.name} on {args.config.env.env_id}", total)
     else:
         yield LogSink(total, num_learners=place.size)
 
@@ -247,17 +329,21 @@ def _start(learner: Learner, addresses: tuple[str, ...], security: Security) -> 
 def _serve(
     learner: Learner,
     actors: LocalActors | None,
+    claim: RunClaim,
     report: Callable[[], object],
     stop: StopRequest,
 ) -> None:
     """Reports and checks the actors until the learner has finished."""
     if actors is not None and not stop.requested:
         _LOG.info("starting local actors of %d environments", learner.config.actor.num_envs)
-        actors.start()
+        actors.start(claim.run_dir.path)
     reported_at = time.monotonic()
     while not learner.finished.wait(0 if stop.requested else _TICK_S):
         if stop.requested:
             _LOG.info("stopping: saving a checkpoint")
+            return
+        if claim.lost is not None:
+            learner.fail(claim.lost)  # so that it saves nothing into another learner's run
             return
         if actors is not None:
             actors.check()

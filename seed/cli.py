@@ -96,7 +96,6 @@ def _train(argv: Sequence[str]) -> int:
     actors = ActorProcesses(
         args.num_actors,
         num_eval_actors=args.num_eval_actors,
-        log_dir=args.run_dir,
         extra_args=(
             *("--env-workers", str(args.env_workers)),
             *("--env-timeout-s", str(args.env_timeout_s)),

@@ -1,6 +1,7 @@
 """Two learners under torchrun: one run, one set of files, and a restart together."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,15 @@ TIMEOUT_S = 150.0
 READY = r"learner 0: .*[1-9]\d* updates.* 2 actors, 64 envs"
 
 
+def flags(run_dir: Path) -> list[str]:
+    """Returns what follows `seed train` in a job."""
+    return [
+        *("cartpole-vtrace", "--run-dir", str(run_dir), "--resume"),
+        *("--report-every-s", "0.5", "--checkpoint-every-s", "1"),
+        *("--total-env-steps", "1000000000"),
+    ]
+
+
 @pytest.fixture
 def torchrun(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Two learners that train CartPole, each with an actor of its own."""
@@ -26,9 +36,7 @@ def torchrun(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
             *("--nproc-per-node", "2", "--max-restarts", "1", "-m", "seed.cli"),
-            *("train", "cartpole-vtrace", "--run-dir", str(tmp_path / "run"), "--resume"),
-            *("--report-every-s", "0.5", "--checkpoint-every-s", "1"),
-            *("--total-env-steps", "1000000000"),
+            *("train", *flags(tmp_path / "run")),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -50,6 +58,21 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     raise AssertionError(f"no line matches {pattern!r} in:\n{seen}")
 
 
+def assert_first_learner_of_another_job_is_refused(run_dir: Path) -> None:
+    """The first learner of a job locks the run directory for all."""
+    place = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+    master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    done = subprocess.run(
+        [*(sys.executable, "-m", "seed.cli", "train"), *flags(run_dir)],
+        env=os.environ | place | master,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 1
+    assert "run_dir: expected a directory that no other learner uses" in done.stderr
+
+
 @pytest.mark.timeout(300)
 def test_learner_that_dies_is_restarted_with_the_others(
     tmp_path: Path, torchrun: subprocess.Popen[str]
@@ -62,6 +85,7 @@ def test_learner_that_dies_is_restarted_with_the_others(
     subprocess.run(["kill", "-9", doomed], check=True)
     resumed = int(read_until(torchrun, r"learner 0: resuming .* at ([\d,]+)")[1].replace(",", ""))
     read_until(torchrun, READY)
+    assert_first_learner_of_another_job_is_refused(run_dir)
     torchrun.terminate()
     read_until(torchrun, r"learner 0: saved")
     torchrun.wait(TIMEOUT_S)

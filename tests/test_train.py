@@ -2,10 +2,13 @@
 
 import json
 import os
+import pty
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from learner.agents.vtrace import VTraceAgent
 from learner.checkpoint import best_score, load_checkpoint
 from learner.config.args import TrainArgs, parse_preset
+from learner.config.run_dir import RunDir
 from learner.local_actors import ActorProcesses
 from learner.main import run_learner
 from learner.reporting.metric_table import is_known
@@ -269,12 +273,117 @@ def test_environment_that_does_not_exist_ends_the_run_with_its_name(tmp_path: Pa
     assert "Traceback" not in done.stderr
 
 
-def test_run_directory_in_use_is_refused(tmp_path: Path) -> None:
+def test_run_directory_of_a_run_is_refused(tmp_path: Path) -> None:
     """Without --resume a run never mixes with an earlier one's files."""
-    (tmp_path / "metrics.jsonl").write_text("")
+    (tmp_path / "metrics.jsonl").write_text('{"env_steps": 64}\n')
     done = _run("train", "cartpole-vtrace", "--run-dir", tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("seed train: run_dir: expected")
+
+
+def test_live_run_is_left_alone_and_a_killed_one_goes_on(
+    tmp_path: Path, processes: list[Process]
+) -> None:
+    """A second learner is told who uses the directory. `seed eval` only reads, and is let in."""
+    run_dir = tmp_path / "run"
+    flags = ("cartpole-vtrace", "--run-dir", run_dir, *ENDLESS, *IN_THREAD)
+    often = ("--report-every-s", 0.5, "--checkpoint-every-s", 1)
+    live = Process("train", *flags, *often)
+    processes.append(live)
+    live.read_until(r"saved .*checkpoints")
+    lock = (run_dir / "learner.lock").read_bytes()
+    holder = json.loads(lock)
+    named = f"used by process {holder['pid']} on {holder['host']} since {holder['since']}"
+    for again in (("train", *flags, "--resume"), ("learner", *flags, "--resume")):
+        done = _run(*again)
+        assert done.returncode == 1
+        wanted = "run_dir: expected a directory that no other learner uses"
+        last = done.stderr.splitlines()[-1]
+        assert last == f"seed {again[0]}: {wanted}, got {run_dir}, {named}"
+    done = _run("eval", run_dir, "--episodes", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    assert (run_dir / "learner.lock").read_bytes() == lock
+    live.read_until(r"1 actors")
+
+    live.end(signal.SIGKILL)
+    resumed = Process("train", *flags, *often, "--resume")
+    processes.append(resumed)
+    resumed.read_until(r"resuming .* at [1-9]")
+    resumed.read_until(r"1 actors")
+    assert resumed.end(signal.SIGHUP) == 0, resumed.output
+    assert "stopping: saving a checkpoint" in resumed.output
+    steps = [report["env_steps"] for report in _reports(run_dir)]
+    assert sum(after < before for before, after in pairwise(steps)) <= 1  # at the kill
+
+
+def test_of_two_learners_that_start_at_once_in_a_directory_one_is_refused(
+    tmp_path: Path, processes: list[Process]
+) -> None:
+    """The other one trains."""
+    flags = ("train", "cartpole-vtrace", "--run-dir", tmp_path / "run", *ENDLESS, *IN_THREAD)
+    both = [Process(*flags, "--report-every-s", 0.5) for _ in range(2)]
+    processes += both
+    seen = [process.read_until(r"no other learner uses|[1-9]\d* updates")[0] for process in both]
+    assert seen.count("no other learner uses") == 1
+    winner = both[1 - seen.index("no other learner uses")]
+    assert winner.end(signal.SIGTERM) == 0, winner.output
+
+
+def test_closed_terminal_saves_the_run(tmp_path: Path) -> None:
+    """The live view has nowhere to draw then; the exit code is that of Ctrl-C."""
+    run_dir = tmp_path / "run"
+    words = command("train", "cartpole-vtrace", "--run-dir", run_dir, *ENDLESS)
+    pid, terminal = pty.fork()
+    if not pid:
+        os.execv(words[0], [*words, "--report-every-s", "0.5"])
+    while not RunDir(run_dir).has_results:
+        os.read(terminal, 65_536)  # the view is drawn every second
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert load_checkpoint(run_dir / "checkpoints").state["env_steps"] > 0
+
+
+@pytest.mark.parametrize("flag", ["--listen", "--metrics-port"])
+def test_start_that_fails_leaves_no_run_directory(tmp_path: Path, flag: str) -> None:
+    """So that the corrected command needs no other directory; a run to resume stays as it was."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        value = f"127.0.0.1:{port}" if flag == "--listen" else port
+        run_dir = tmp_path / "runs" / "run"
+        done = _run("learner", "cartpole-vtrace", "--run-dir", run_dir, flag, value, *IN_THREAD)
+    assert done.returncode == 1
+    assert f"seed learner: {flag[2:].replace('-', '_')}: expected" in done.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_resume_of_a_complete_run_says_so_and_changes_nothing(
+    tmp_path: Path, finished_run: Path
+) -> None:
+    """It needs no actor, and exits with 0, so that no supervisor starts it again and again."""
+    run_dir = shutil.copytree(finished_run, tmp_path / "run", symlinks=True)
+    before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    resume = ("learner", "cartpole-vtrace", "--run-dir", run_dir, "--resume")
+    done = _run(*resume, "--listen", "127.0.0.1:0")
+    assert done.returncode == 0, done.stderr
+    steps = load_checkpoint(run_dir / "checkpoints").state["env_steps"]
+    assert done.stdout == (
+        f"{run_dir} is complete: {steps:,} env steps; to go on, raise --total-env-steps, which "
+        "is 2000\n"
+    )
+    done = _run(*resume, "--json", "--log-format", "json")
+    assert json.loads(done.stdout)["env_steps"] == steps
+    assert "is complete" in json.loads(done.stderr)["message"]
+    assert {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()} == before
+
+
+def test_resume_by_another_preset_is_refused_and_changes_nothing(finished_run: Path) -> None:
+    """As when SEED_PRESET is set to another one for the same volume."""
+    before = (finished_run / "config.yaml").read_bytes()
+    done = _run("train", "memory-r2d2", "--run-dir", finished_run, "--resume")
+    assert done.returncode == 1
+    wanted = f"'cartpole-vtrace', the preset of the run in {finished_run}"
+    assert f"seed train: preset: expected {wanted}, got 'memory-r2d2'; another" in done.stderr
+    assert (finished_run / "config.yaml").read_bytes() == before
 
 
 def test_any_gymnasium_id_works_by_itself(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ Imports no torch unless the agent or the preset is of another package. Used by `
 import copy
 import dataclasses
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -15,9 +14,9 @@ from typing import TypeVar
 import tyro
 
 from learner.config.agent_config import config_class_of
-from learner.config.config_file import load_config
 from learner.config.plugins import installed
 from learner.config.presets import KIND, PRESETS, find_preset
+from learner.config.resuming import not_new, run_to_resume
 from learner.config.run_config import RunConfig
 from learner.config.run_dir import RunDir
 from learner.config.torchrun import place_from_environment
@@ -36,11 +35,12 @@ class LearnerArgs:
 
     config: RunConfig
     run_dir: Path | None = None
-    """Directory of the run's files. By default runs/<preset>-<time>; with --resume the
-    newest directory of that form."""
+    """Directory of the run's files. By default a new one, runs/<preset>-<time>; with --resume
+    the newest directory of that form."""
     resume: bool = False
     """Resume the run's newest checkpoint, with the run's own config except for the flags
-    given now. The run starts from the beginning if --run-dir holds no checkpoint yet."""
+    given now. The run starts from the beginning if --run-dir holds no checkpoint yet. Preset,
+    agent and environment must be those of the run."""
     listen: tuple[str, ...] = ("127.0.0.1:50051",)
     """Addresses to serve actors on: host:port (port 0: any free one) or unix:PATH.
     If torchrun starts several learners on a machine, these are the addresses of the first. The
@@ -184,8 +184,8 @@ class _DecidingFlags:
 def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[str, Args]:
     """Returns (preset, arguments) of `seed <command> PRESET [flags]`.
 
-    The run directory in the arguments is always set. Exits as argparse does on
-    --help, on flags that do not exist and on values that cannot work.
+    The run directory in the arguments is None for a new directory with a default name. Exits as
+    argparse does on --help, on flags that do not exist and on values that cannot work.
 
     Raises:
       ConfigError: no such preset or agent, or a run directory that does not fit.
@@ -197,11 +197,12 @@ def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[st
     preset = find_preset(name)
     prog = f"seed {command} {name}"
     given = _deciding_flags(prog, flags)
-    config, run_dir = _with_agent(preset.config, given.agent), None
+    config, run_dir, resumed = _with_agent(preset.config, given.agent), None, None
     if not set(_HELP_FLAGS) & set(flags):
-        run_dir = RunDir(_resolve_run_dir(name, given.run_dir, resume=given.resume))
-        if given.resume and run_dir.config.exists():
-            config = _config_to_resume(run_dir, given.agent)
+        run_dir = _find_run_dir(name, given.run_dir, resume=given.resume)
+        if given.resume and run_dir is not None:
+            resumed = run_to_resume(run_dir)
+            config = resumed.config_for(name, given.agent) if resumed is not None else config
     args = tyro.cli(
         cls,
         prog=prog,
@@ -210,8 +211,9 @@ def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[st
         default=cls(config=config),
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
     )
-    assert run_dir is not None, "tyro exits on --help"
-    return name, dataclasses.replace(args, run_dir=run_dir.path)
+    if resumed is not None:
+        resumed.check(args.config)
+    return name, dataclasses.replace(args, run_dir=run_dir and run_dir.path)
 
 
 def _with_agent(config: RunConfig, algorithm: str | None) -> RunConfig:
@@ -237,15 +239,6 @@ def _deciding_flags(prog: str, flags: Sequence[str]) -> _DecidingFlags:
     return tyro.cli(_DecidingFlags, prog=prog, args=without_help, return_unknown_args=True)[0]
 
 
-def _config_to_resume(run_dir: RunDir, algorithm: str | None) -> RunConfig:
-    """Returns the run's own config; raises ConfigError if --agent asks for another agent."""
-    config = load_config(run_dir.config)
-    if algorithm not in (None, config.agent.algorithm):
-        wanted = f"{config.agent.algorithm!r}, the agent of the run to resume"
-        raise ConfigError(expected("agent", wanted, repr(algorithm)))
-    return config
-
-
 def parse_eval(argv: Sequence[str]) -> EvalArgs:
     """Returns the arguments of `seed eval RUN [flags]`; exits as `parse_preset` does."""
     return tyro.cli(EvalArgs, prog="seed eval", args=list(argv))
@@ -262,18 +255,24 @@ def _preset_help(command: str) -> str:
     return "\n".join(lines)
 
 
-def _resolve_run_dir(preset: str, run_dir: Path | None, *, resume: bool) -> Path:
-    place = place_from_environment()
-    stem = re.sub(r"[^\w.-]", "-", preset)
-    if run_dir is None and place.size > 1:
+def stem_of(preset: str) -> str:
+    """Returns what the default names of a preset's run directories begin with."""
+    return re.sub(r"[^\w.-]", "-", preset)
+
+
+def _find_run_dir(preset: str, path: Path | None, *, resume: bool) -> RunDir | None:
+    """Returns the directory that the flags name; None for a new one with a default name."""
+    place, stem = place_from_environment(), stem_of(preset)
+    if path is None and place.size > 1:
         raise ConfigError(expected("run_dir", "one for all learners of torchrun", "none"))
-    if run_dir is None and resume:
+    if path is None and resume:
         earlier = [path.parent for path in RUNS.glob(f"{stem}-[0-9]*/checkpoints")]
         if not earlier:
             raise ConfigError(expected("resume", f"an earlier run {RUNS}/{stem}-<time>", "none"))
-        return max(earlier, key=lambda path: path.stat().st_mtime)
-    if run_dir is None:
-        return RUNS / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if not resume and not place.rank and RunDir(run_dir).metrics.exists():
-        raise ConfigError(expected("run_dir", "a new directory, or --resume", run_dir))
+        return RunDir(max(earlier, key=lambda path: path.stat().st_mtime))
+    if path is None:
+        return None
+    run_dir = RunDir(path)
+    if not resume and not place.rank and run_dir.has_results:
+        raise not_new(run_dir)
     return run_dir

@@ -1,6 +1,7 @@
 """`seed.train` trains in the process that calls it."""
 
 import dataclasses
+import os
 import signal
 import threading
 from pathlib import Path
@@ -12,6 +13,8 @@ from learner.agents.vtrace import VTraceAgent
 from learner.checkpoint import load_checkpoint
 from learner.config.presets import PRESETS
 from learner.config.run_config import LearnerConfig, RunConfig
+from learner.run_lock import RunLock
+from seed.env_config import EnvConfig
 from seed.errors import ConfigError
 
 
@@ -35,6 +38,21 @@ def test_a_run_is_complete_and_its_policy_acts(
     assert capsys.readouterr().out == ""
     with pytest.raises(ConfigError, match="run_dir: expected a new directory, or resume"):
         seed.train(short_run(), run_dir=tmp_path / "run")
+    again = seed.train(short_run(), run_dir=tmp_path / "run", resume=True)  # it is complete
+    assert again.report["env_steps"] == result.report["env_steps"]
+    other = dataclasses.replace(short_run(), env=EnvConfig(env_id="Acrobot-v1"))
+    with pytest.raises(ConfigError, match="^env_id: expected 'CartPole-v1', the environment of"):
+        seed.train(other, run_dir=tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_run_directory_of_another_learner_is_refused(tmp_path: Path, resume: bool) -> None:
+    """The error names the process that uses it."""
+    lock = RunLock(tmp_path / "learner.lock")
+    with pytest.raises(ConfigError, match=f"no other learner uses.* used by process {os.getpid()}"):
+        seed.train(short_run(), run_dir=tmp_path, resume=resume)
+    lock.release()
+    assert [path.name for path in tmp_path.iterdir()] == ["learner.lock"]
 
 
 def test_failure_of_a_thread_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

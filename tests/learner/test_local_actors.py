@@ -99,8 +99,8 @@ def clock() -> Clock:
 @pytest.fixture
 def lone(tmp_path: Path, clock: Clock) -> Iterator[ActorProcesses]:
     """One actor, started."""
-    actors = ActorProcesses(1, log_dir=tmp_path, now=clock)
-    actors.start()
+    actors = ActorProcesses(1, now=clock)
+    actors.start(tmp_path)
     yield actors
     actors.close()
 
@@ -108,8 +108,8 @@ def lone(tmp_path: Path, clock: Clock) -> Iterator[ActorProcesses]:
 @pytest.fixture
 def actors(tmp_path: Path) -> Iterator[ActorProcesses]:
     """Two actors and an evaluation actor, started, that log to `tmp_path`."""
-    actors = ActorProcesses(2, num_eval_actors=1, log_dir=tmp_path)
-    actors.start()
+    actors = ActorProcesses(2, num_eval_actors=1)
+    actors.start(tmp_path)
     yield actors
     actors.close()
 

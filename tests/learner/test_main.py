@@ -1,16 +1,20 @@
 """`run_learner`: the exit code of a run, and what it prints where."""
 
 import json
+import os
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from learner import main
 from learner.config.args import LearnerArgs
 from learner.config.presets import PRESETS
+from learner.config.run_dir import RunDir
 from learner.config.torchrun import Place
 from seed.env_config import AtariConfig, EnvConfig
-from seed.errors import ConfigError
+from seed.errors import ConfigError, SeedError
 
 FINAL = {"env_steps": 12.0, "learner_steps": 3.0}
 
@@ -22,19 +26,23 @@ class NoStopRequest:
 
 
 def run_to(
-    monkeypatch: pytest.MonkeyPatch, outcome: Exception | dict[str, float], **args: object
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Exception | dict[str, float],
+    *,
+    was_complete: bool = False,
+    **args: object,
 ) -> int:
     """Returns the exit code of a run that ends with an error, or with a report."""
 
-    def run(*_: object, **__: object) -> dict[str, float]:
+    def run(*_: object, **__: object) -> main.Ended:
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
+        return main.Ended(RunDir(Path("runs/x")), outcome, was_complete)
 
     monkeypatch.setattr(main, "run", run)
     monkeypatch.setattr(main, "StopRequest", NoStopRequest)
     config = PRESETS["catch-vtrace"].config
-    learner_args = LearnerArgs(config=config, run_dir=Path("runs/x"), **args)  # type: ignore[arg-type]
+    learner_args = LearnerArgs(config=config, **args)  # type: ignore[arg-type]
     return main.run_learner("catch-vtrace", learner_args)
 
 
@@ -55,6 +63,49 @@ def test_run_that_is_stopped_before_its_first_checkpoint_does_not_say_that_it_is
     """Ctrl-C while environments are still being made leaves nothing for seed eval."""
     assert run_to(monkeypatch, FINAL) == 0
     assert capsys.readouterr().out == "stopped before the first env step; nothing is saved\n"
+
+
+def test_run_that_was_complete_before_exits_0_and_says_what_to_raise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A supervisor that starts failed learners again is content with 0."""
+    assert run_to(monkeypatch, FINAL, was_complete=True) == 0
+    budget = PRESETS["catch-vtrace"].config.learner.total_env_steps
+    said = "runs/x is complete: 12 env steps; to go on, raise --total-env-steps, which is"
+    assert capsys.readouterr().out == f"{said} {budget}\n"
+
+
+def test_closed_terminal_costs_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line cannot be printed, but the run is saved."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed, monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", closed)
+        assert run_to(patch, FINAL) == 0
+        print("what Python writes at its end", flush=True)
+
+
+class LearnerThatGoesOn:
+    """Has not finished, and remembers why it failed."""
+
+    def __init__(self) -> None:
+        self.finished = threading.Event()
+        self.failure: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the run; a run that failed saves nothing."""
+        self.failure = error
+
+
+def test_learner_whose_directory_another_one_took_over_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was away for long; to save now would replace the other's checkpoints."""
+    monkeypatch.setattr(main, "_TICK_S", 0.0)
+    learner, error = LearnerThatGoesOn(), SeedError("process 7 took this learner for dead")
+    claim = SimpleNamespace(lost=error)
+    main._serve(learner, None, claim, lambda: None, NoStopRequest())  # type: ignore[arg-type]
+    assert learner.failure is error
 
 
 def test_only_the_first_of_several_learners_prints(

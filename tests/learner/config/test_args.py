@@ -176,13 +176,9 @@ def test_help_of_a_preset_shows_its_values(capsys: pytest.CaptureFixture[str]) -
     assert "transitions in an unroll" in printed
 
 
-def test_run_directory_is_named_after_the_preset() -> None:
-    """The directory is below runs/ and is named after the preset and the time."""
-    run_dir = run_dir_of("atari-vtrace")
-    assert run_dir.parent == Path("runs")
-    prefix, day, second = run_dir.name.rsplit("-", 2)
-    assert prefix == "atari-vtrace"
-    assert (len(day), len(second)) == (8, 6)
+def test_new_run_directory_gets_its_name_when_it_is_made() -> None:
+    """Until then another run could take the name."""
+    assert parse("atari-vtrace").run_dir is None
 
 
 def test_run_directory_of_an_earlier_run_is_refused() -> None:
@@ -192,6 +188,17 @@ def test_run_directory_of_an_earlier_run_is_refused() -> None:
         parse("cartpole-vtrace", "--run-dir", "old")
     Path("new").mkdir()
     assert run_dir_of("cartpole-vtrace", "--run-dir", "new") == Path("new")
+
+
+def test_run_directory_of_a_start_that_failed_is_taken() -> None:
+    """The corrected command needs no other flags than those that were wrong."""
+    Path("failed").mkdir()
+    config = PRESETS["memory-r2d2"].config
+    dump_config(config, Path("failed/config.yaml"), name="memory-r2d2")
+    Path("failed/metrics.jsonl").write_text('{"env_steps": 0}\n')
+    for resume in ((), ("--resume",)):
+        args = parse("cartpole-vtrace", "--run-dir", "failed", *resume)
+        assert args.config == PRESETS["cartpole-vtrace"].config
 
 
 def test_resume_takes_the_newest_run_of_the_preset() -> None:
@@ -246,6 +253,28 @@ def test_resume_of_a_run_with_a_broken_config_is_refused() -> None:
     (path / "config.yaml").write_text("network: {lstm_sise: 4}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="config.yaml: network.lstm_sise: unknown field"):
         parse("cartpole-vtrace", "--run-dir", "old", "--resume")
+
+
+@pytest.mark.parametrize(
+    ("preset", "flags", "message"),
+    [
+        ("memory-r2d2", (), "preset: expected 'cartpole-vtrace', the preset of the run in old,"),
+        ("cartpole-r2d2", (), "preset: expected 'cartpole-vtrace', the preset of the run in old,"),
+        (
+            "cartpole-vtrace",
+            ("--env-id", "Acrobot-v1"),
+            "env_id: expected 'CartPole-v1', the environment of the run in old, got 'Acrobot-v1'; "
+            "another --run-dir starts a new run",
+        ),
+    ],
+)
+def test_resume_of_another_run_than_the_command_names_is_refused(
+    preset: str, flags: tuple[str, ...], message: str
+) -> None:
+    """The run in the directory would go on, as if the command had not named a preset."""
+    make_run("old")
+    with pytest.raises(ConfigError, match=f"^{message}"):
+        parse(preset, "--run-dir", "old", "--resume", *flags)
 
 
 def test_agent_is_changed_by_its_name() -> None:
@@ -340,7 +369,7 @@ def test_resumed_run_keeps_its_agent(curious: type[AgentConfig]) -> None:
     values = {"algorithm": "curious_agent:Curious", "curiosity": 0.1, "shape": (9,)}
     assert args.config.agent == curious(**values)
     assert parse(*flags, "--resume", "--agent", "curious_agent:Curious").config == first.config
-    wanted = "^agent: expected 'curious_agent:Curious', the agent of the run to resume, got 'r2d2'"
+    wanted = "^agent: expected 'curious_agent:Curious', the agent of the run in old, got 'r2d2'"
     with pytest.raises(ConfigError, match=wanted):
         parse(*flags, "--resume", "--agent", "r2d2")
 
@@ -357,8 +386,9 @@ WRONG = PRESETS["catch-vtrace"].config
     name, args = parse_preset(LearnerArgs, "learner", ["my_presets:SLOW", "--rng-seed", "5"])
     assert name == "my_presets:SLOW"
     assert args.config == dataclasses.replace(PRESETS["catch-vtrace"].config, rng_seed=5)
-    assert args.run_dir is not None and args.run_dir.name.startswith("my_presets-SLOW-2")
+    assert args.run_dir is None
     own = make_run("runs/my_presets-SLOW-20260101-000000")
+    dump_config(args.config, own / "config.yaml", name="my_presets:SLOW")
     assert run_dir_of("my_presets:SLOW", "--resume") == own
     with pytest.raises(ConfigError, match=r"^PRESET: expected a Preset\(help, RunConfig\)"):
         parse("my_presets:WRONG")
