@@ -6,6 +6,7 @@ A new kind of environment gets a branch in `make_vector_env` and a line in
 tests/actors/test_env_contract.py.
 """
 
+import contextlib
 import dataclasses
 import functools
 from pathlib import Path
@@ -32,7 +33,7 @@ from actors.video import (
 from actors.video_file import require_package
 from actors.workers import WorkerVectorEnv
 from seed.env_config import EnvConfig, env_settings_from_json
-from seed.errors import require
+from seed.errors import EnvironmentFailedError, require
 
 gymnasium.register_envs(ale_py)
 gymnasium.register("seed/Catch-v0", entry_point="actors.games.catch:Catch")
@@ -44,6 +45,18 @@ gymnasium.register("seed/TMaze-v0", entry_point="actors.games.t_maze:TMaze")
 def decode_settings(env_id: str, settings_json: str) -> EnvConfig:
     """Returns the environment of a learner's task; raises ConfigError naming a bad setting."""
     return dataclasses.replace(env_settings_from_json(settings_json or "{}"), env_id=env_id)
+
+
+def check_env_id(config: EnvConfig) -> None:
+    """Checks an id before anything is started; makes no environment.
+
+    What the id's module raises when it is imported is left to the actors, whose logs show it.
+
+    Raises:
+      ConfigError: no such module or id.
+    """
+    with contextlib.suppress(EnvironmentFailedError):
+        find_registered(config)
 
 
 def make_group(

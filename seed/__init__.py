@@ -42,6 +42,9 @@ def train(
     resume: bool = False,
 ) -> "TrainResult":
     """Trains with actors of this machine; see `learner.api.train`."""
+    from actors.envs import check_env_id
+
+    check_env_id(config.env)  # before torch is loaded, which takes seconds
     from learner.api import train as run
 
     return run(

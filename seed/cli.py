@@ -85,12 +85,18 @@ def _announce(preset: str, log_format: str) -> None:
 
 def _train(argv: Sequence[str]) -> int:
     from learner.config.args import TrainArgs, parse_preset
+    from learner.config.presets import find_preset
     from learner.local_actors import ActorProcesses
 
     preset, args = parse_preset(TrainArgs, "train", argv)
     _announce(preset, args.log_format)
     _require_extra("learner", "torch")
     _require_extra("actor", "gymnasium")
+    # Before torch is loaded, which takes seconds. A preset's own id is known to be right.
+    if args.config.env.env_id != find_preset(preset).config.env.env_id:
+        from actors.envs import check_env_id
+
+        check_env_id(args.config.env)
     from learner.main import run_learner
 
     actors = ActorProcesses(

@@ -24,8 +24,9 @@ from tests.support.exploding_trainer import explode, run_exploding_trainer
 from tests.support.processes import ENDLESS, TIMEOUT_S, Process, command
 
 
-def _run(*args: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*args), capture_output=True, text=True, timeout=TIMEOUT_S)
+def _run(*args: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    words = command(*args)
+    return subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, env=env)
 
 
 def _reports(run_dir: Path) -> list[dict[str, float]]:
@@ -262,15 +263,26 @@ def test_killed_local_actor_is_replaced(tmp_path: Path, processes: list[Process]
     assert (tmp_path / "run" / "actor-0.log").read_text().count("connected to run") == 2
 
 
-def test_environment_that_does_not_exist_ends_the_run_with_its_name(tmp_path: Path) -> None:
-    """An actor that cannot make its environment ends `seed train` with its message."""
+@pytest.mark.parametrize(
+    ("env_id", "hint"),
+    [("CartPol-v1", "Did you mean: `CartPole`"), ("tests.no_such_module:X-v0", "No module named")],
+)
+def test_environment_that_does_not_exist_is_refused_before_torch_is_loaded(
+    tmp_path: Path, env_id: str, hint: str
+) -> None:
+    """One line names it, and there is no run directory."""
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was loaded')")
     done = _run(
-        *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run"),
-        *("--env-id", "NoSuchEnv-v0", *IN_THREAD),
+        *("train", "cartpole-vtrace", "--run-dir", tmp_path / "run", "--env-id", env_id),
+        env=os.environ
+        | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
     )
     assert done.returncode == 1
-    assert "env_id" in done.stderr and "NoSuchEnv-v0" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("seed train: env_id: expected an environment registered on")
+    assert env_id in last and hint in last
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_run_directory_of_a_run_is_refused(tmp_path: Path) -> None:

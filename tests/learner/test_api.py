@@ -55,6 +55,14 @@ def test_run_directory_of_another_learner_is_refused(tmp_path: Path, resume: boo
     assert [path.name for path in tmp_path.iterdir()] == ["learner.lock"]
 
 
+def test_id_that_is_not_registered_leaves_no_run_directory(tmp_path: Path) -> None:
+    """No actor is started for it."""
+    config = dataclasses.replace(short_run(), env=EnvConfig(env_id="CartPol-v1"))
+    with pytest.raises(ConfigError, match="^env_id: .*Did you mean: `CartPole`"):
+        seed.train(config, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_failure_of_a_thread_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller gets the error of the loss, and every thread has ended."""
 
