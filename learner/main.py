@@ -19,6 +19,7 @@ import torch
 from learner.acting.observers import make_observers
 from learner.agents.registry import check_classes
 from learner.checkpoint import Checkpoint, load_checkpoint, was_ever_saved
+from learner.complete_run import is_complete, report_of, telling_actors
 from learner.concurrency.stop_request import StopRequest
 from learner.config.args import LearnerArgs
 from learner.config.config_file import dump_config
@@ -28,7 +29,6 @@ from learner.config.torchrun import Place, local_address, place_from_environment
 from learner.device.setup import check_can_compile, device_of, set_up_torch
 from learner.last_words import last_words
 from learner.local_actors import LocalActors
-from learner.reporting.counters import Counters
 from learner.reporting.live_view import LiveView
 from learner.reporting.prometheus import PrometheusSink
 from learner.reporting.rank_reports import RankReports
@@ -136,8 +136,8 @@ def run(
         claim = RunClaim(name, args, place, is_stopped=lambda: stop.requested)
         stack.callback(claim.close)
         checkpoint = _find_checkpoint(claim.run_dir, args)
-        if checkpoint is not None and _is_complete(checkpoint, args):
-            return _end_of_complete_run(claim.run_dir, checkpoint, args)
+        if checkpoint is not None and is_complete(checkpoint, args.config):
+            return _end_complete_run(claim.run_dir, checkpoint, args, addresses, security, stop)
         write_config = _config_writer(name, args, claim.run_dir, place)
         merge = RankReports(place).merge
         sinks = stack.enter_context(
@@ -206,17 +206,20 @@ def _find_checkpoint(run_dir: RunDir, args: LearnerArgs) -> Checkpoint | None:
     return load_checkpoint(directory) if args.resume and was_ever_saved(directory) else None
 
 
-def _is_complete(checkpoint: Checkpoint, args: LearnerArgs) -> bool:
-    return checkpoint.state["env_steps"] >= args.config.learner.total_env_steps
-
-
-def _end_of_complete_run(run_dir: RunDir, checkpoint: Checkpoint, args: LearnerArgs) -> Ended:
-    """Returns the totals of a run that has nothing left to do, and changes nothing."""
-    counters = Counters()
-    counters.load_state_dict(checkpoint.state["counters"])
-    report = counters.report() | {"wall_s": checkpoint.state["wall_s"]}
-    ended = Ended(run_dir, report, was_complete=True)
+def _end_complete_run(
+    run_dir: RunDir,
+    checkpoint: Checkpoint,
+    args: LearnerArgs,
+    addresses: tuple[str, ...],
+    security: Security,
+    stop: StopRequest,
+) -> Ended:
+    """Returns the totals of a run that has nothing left to do; changes none of its files."""
+    ended = Ended(run_dir, report_of(checkpoint), was_complete=True)
     _LOG.info("%s", _last_words(ended, args))
+    if args.linger_s:
+        with telling_actors(args.config, run_dir.name, addresses, security):
+            _linger(args.linger_s, stop)
     return ended
 
 
