@@ -10,15 +10,24 @@ import threading
 import traceback
 from collections.abc import Sequence
 
-import tyro
-
 from actors.args import ActorArgs
 from actors.parent import end_with
 from actors.session import ActorSession
 from seed.allocator import keep_freed_memory
+from seed.command_line import parse
 from seed.errors import EnvironmentFailedError, SeedError, exit_code_of
+from seed.help_page import Page
 from seed.logs import json_log
 from seed.stdout import write_whole_lines
+
+_PAGE = Page(
+    usage="seed actor --learner ADDRESS [flags]",
+    examples=(
+        "seed actor --learner 127.0.0.1:50051",
+        "seed actor --learner h.example.org:50051 --tls-ca ca.pem --token-file token",
+    ),
+    most_used=("learner", "num_groups", "envs_per_group", "env_workers", "tls_ca", "token_file"),
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -34,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     keep_freed_memory()
     write_whole_lines()
     try:
-        args = tyro.cli(ActorArgs, prog="seed actor", args=argv)
+        args = parse(ActorArgs, argv, prog="seed actor", page=_PAGE, once=("learner",))
         if args.log_format == "json":
             return _run_logging_json(args)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s actor: %(message)s")

@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import tyro
-
+from seed.command_line import parse
 from seed.cores import usable_cores
 from seed.errors import require
+from seed.help_page import Page
 from seed.provenance import evidence_header
 from seed.stdout import print_json
 from seed_bench.bench_case import (
@@ -72,7 +72,7 @@ class BenchArgs:
 
 def main(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
-    args = tyro.cli(BenchArgs, prog="seed bench", args=list(argv))
+    args = parse(BenchArgs, argv, prog="seed bench", page=Page(usage="seed bench [flags]"))
     results: dict[str, Any] = evidence_header(" ".join(["seed", "bench", *argv]))
     results["cores"] = usable_cores()
     for name, policy in _WIRE_POLICIES.items():

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import tyro
-
+from seed.command_line import parse
 from seed.cores import usable_cores
 from seed.errors import require
+from seed.help_page import Page
 from seed.provenance import evidence_header
 from seed.stdout import print_json
 from seed_bench.in_flight import advice
@@ -94,7 +94,7 @@ def measure_point(series: Series, num_envs: int, seconds: float) -> dict[str, fl
 
 def main(argv: Sequence[str]) -> int:
     """Measures and prints; returns the exit code."""
-    args = tyro.cli(LoadArgs, prog="seed load", args=list(argv))
+    args = parse(LoadArgs, argv, prog="seed load", page=Page(usage="seed load [flags]"))
     results: dict[str, Any] = evidence_header(" ".join(["seed", "load", *argv]))
     results["cores"] = usable_cores()
     for name in args.series:
