@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from learner.config.args import RUNS, LearnerArgs, stem_of
+from learner.config.args import LearnerArgs, stem_of
+from learner.config.earlier_runs import RUNS
 from learner.config.resuming import not_new
 from learner.config.run_dir import RunDir
 from learner.config.torchrun import Place

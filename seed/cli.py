@@ -10,7 +10,8 @@ if __name__ == "__main__":  # before a queue.py of the current folder can be imp
     search_path.search_current_folder()
 
 # isort: split
-import importlib.util
+import importlib.metadata
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,8 +22,10 @@ from seed import (
     quiet_grpc,  # noqa: F401 (before anything imports gRPC)
 )
 from seed.cores import limit_native_threads
-from seed.errors import ConfigError, SeedError, exit_code_of
+from seed.errors import SeedError, exit_code_of
+from seed.extras import require_extra
 from seed.stdout import stdout_to_stderr
+from seed.suggestions import did_you_mean, full_name, near_names
 
 Command = Callable[[Sequence[str]], int]
 
@@ -48,13 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help"):
-        print(_help())
-        return 0 if argv else 2
-    name, *rest = argv
-    if name not in COMMANDS:
-        print(f"seed: expected one of {', '.join(COMMANDS)}, got {name!r}", file=sys.stderr)
+    if not argv:
+        print(_GUIDE)
         return 2
+    if argv[0] in _OTHER_WORDS:
+        return _run_other_word(argv[0], argv[1:])
+    name, rest = full_name(argv[0], COMMANDS), argv[1:]
+    if name is None:
+        return _refuse(argv)
     _, command = COMMANDS[name]
     search_path.search_current_folder()
     limit_native_threads()
@@ -66,15 +70,54 @@ def _run(argv: Sequence[str]) -> int:
         return exit_code_of(error)
 
 
+_VERSION_WORDS = ("-V", "--version", "version")
+_OTHER_WORDS = ("-h", "--help", "help", *_VERSION_WORDS)
+
+
+def _run_other_word(word: str, rest: Sequence[str]) -> int:
+    if word in _VERSION_WORDS:
+        print(version())
+        return 0
+    if word == "help" and rest:
+        return _run([*rest, "--help"])
+    print(_help())
+    return 0
+
+
+def _refuse(argv: Sequence[str]) -> int:
+    """Names the commands that may have been meant; returns the exit code."""
+    word, rest = argv[0], argv[1:]
+    candidates = [f"seed {name}" for name in near_names(word, COMMANDS)]
+    if not candidates and _is_preset(word):
+        candidates = [shlex.join(["seed", "train", word, *rest])]
+    wanted = f"one of {', '.join(COMMANDS)}"
+    problem = f"expected {wanted}, got {word!r}{did_you_mean(candidates)}"
+    print(f"seed: {problem}", file=sys.stderr)
+    return 2
+
+
+def _is_preset(word: str) -> bool:
+    from learner.config.presets import PRESETS
+
+    return full_name(word, PRESETS) is not None
+
+
+def version() -> str:
+    """Returns the version of this package, and its commit where the code is a checkout."""
+    from seed.provenance import git_commit
+
+    try:
+        number = importlib.metadata.version("seed-rl")
+    except importlib.metadata.PackageNotFoundError:
+        number = "not installed"
+    commit = git_commit()
+    return f"seed-rl {number}" + (f" ({commit})" if commit else "")
+
+
 def _stdout_for(argv: Sequence[str]) -> AbstractContextManager[None]:
     """With --json: keeps off stdout what the modules of users, and their libraries, print."""
     is_json = "--json" in argv and not {"-h", "--help"} & set(argv)
     return stdout_to_stderr() if is_json else nullcontext()
-
-
-def _require_extra(extra: str, module: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise ConfigError(f"{module} is not installed: pip install 'seed-rl[{extra}]'")
 
 
 def _announce(preset: str, log_format: str) -> None:
@@ -90,8 +133,8 @@ def _train(argv: Sequence[str]) -> int:
 
     preset, args = parse_preset(TrainArgs, "train", argv)
     _announce(preset, args.log_format)
-    _require_extra("learner", "torch")
-    _require_extra("actor", "gymnasium")
+    require_extra("learner", "torch")
+    require_extra("actor", "gymnasium")
     # Before torch is loaded, which takes seconds. A preset's own id is known to be right.
     if args.config.env.env_id != find_preset(preset).config.env.env_id:
         from actors.envs import check_env_id
@@ -118,14 +161,14 @@ def _learner(argv: Sequence[str]) -> int:
 
     preset, args = parse_preset(LearnerArgs, "learner", argv)
     _announce(preset, args.log_format)
-    _require_extra("learner", "torch")
+    require_extra("learner", "torch")
     from learner.main import run_learner
 
     return run_learner(preset, args)
 
 
 def _actor(argv: Sequence[str]) -> int:
-    _require_extra("actor", "gymnasium")
+    require_extra("actor", "gymnasium")
     from actors.main import main as actor_main
 
     return actor_main(argv)
@@ -136,8 +179,8 @@ def _eval(argv: Sequence[str]) -> int:
     from learner.local_actors import ActorProcesses
 
     args = parse_eval(argv)
-    _require_extra("learner", "torch")
-    _require_extra("actor", "gymnasium")
+    require_extra("learner", "torch")
+    require_extra("actor", "gymnasium")
 
     actor_flags = ["--role", "eval"]
     if args.video is not None:
@@ -166,8 +209,8 @@ def _health(argv: Sequence[str]) -> int:
 def _bench(argv: Sequence[str]) -> int:
     from seed_bench.bench import main as bench_main
 
-    _require_extra("learner", "torch")
-    _require_extra("actor", "gymnasium")
+    require_extra("learner", "torch")
+    require_extra("actor", "gymnasium")
     interrupts.raise_again()
     return bench_main(argv)
 
@@ -175,8 +218,8 @@ def _bench(argv: Sequence[str]) -> int:
 def _load(argv: Sequence[str]) -> int:
     from seed_bench.load import main as load_main
 
-    _require_extra("learner", "torch")
-    _require_extra("actor", "gymnasium")
+    require_extra("learner", "torch")
+    require_extra("actor", "gymnasium")
     interrupts.raise_again()
     return load_main(argv)
 
@@ -195,8 +238,20 @@ COMMANDS: dict[str, tuple[str, Command]] = {
 def _help() -> str:
     lines = ["usage: seed COMMAND ...", "", "commands:"]
     lines += [f"  {name:8} {text}" for name, (text, _) in COMMANDS.items()]
-    lines += ["", "`seed COMMAND --help` tells more about a command."]
+    lines += [
+        "",
+        "`seed COMMAND --help` tells more about a command, `seed --version` which code runs.",
+    ]
     return "\n".join(lines)
+
+
+# What `seed` alone prints.
+_GUIDE = """usage: seed COMMAND ...
+
+  seed train                  the presets: what can be learned at once
+  seed train catch-vtrace     learn a small game in seconds, with a live view
+  seed eval RUN               play greedy games with what was learned; RUN is below runs/
+  seed --help                 all commands; `seed COMMAND --help`: a command's flags"""
 
 
 if __name__ == "__main__":

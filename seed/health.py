@@ -17,6 +17,7 @@ from pathlib import Path
 from seed.addresses import check_address, is_unix, split_tcp, unix_path
 from seed.errors import ConfigError, LearnerUnavailableError, SeedError, expected, require
 from seed.security import Security, TlsFiles, check_client_flags, load_security
+from seed.suggestions import did_you_mean, near_names
 
 SERVING = "SERVING"
 
@@ -109,7 +110,12 @@ def _ask_service(args: HealthArgs, security: Security, timeout_s: float) -> str:
 def parse(argv: Sequence[str]) -> HealthArgs:
     """Returns the flags of `seed health`; exits as argparse does on flags that do not exist."""
     parser = _parser()
-    given = parser.parse_args(argv)
+    # As for the other commands, --tls_ca is --tls-ca.
+    words = [word.replace("_", "-") if word.startswith("--") else word for word in argv]
+    given, unknown = parser.parse_known_args(words)
+    if unknown:
+        hint = did_you_mean(near_names(unknown[0], ("--service", "--timeout-s", *_TLS_FLAGS)))
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     try:
         return HealthArgs(
             learner=given.learner,

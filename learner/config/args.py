@@ -7,6 +7,7 @@ Imports no torch unless the agent or the preset is of another package. Used by `
 import copy
 import dataclasses
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,19 +15,20 @@ from typing import TypeVar
 import tyro
 
 from learner.config.agent_config import config_class_of
-from learner.config.plugins import installed
-from learner.config.presets import KIND, PRESETS, find_preset
+from learner.config.earlier_runs import RUNS, check_is_run, no_run
+from learner.config.preset_page import check_preset_comes_first, list_of_presets, page_of_preset
+from learner.config.presets import find_preset, full_preset_name
 from learner.config.resuming import not_new, run_to_resume
 from learner.config.run_config import RunConfig
 from learner.config.run_dir import RunDir
 from learner.config.torchrun import place_from_environment
 from seed.addresses import check_address, check_metrics_address
+from seed.command_line import HELP_FLAGS, parse
 from seed.errors import ConfigError, expected, require
+from seed.help_page import Page
 from seed.logs import LogFormat
 from seed.security import TlsFiles, check_cert_and_key
 from seed.video_path import check_video_path
-
-RUNS = Path("runs")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,8 +171,6 @@ class EvalArgs:
 
 Args = TypeVar("Args", bound=LearnerArgs)
 
-_HELP_FLAGS = ("-h", "--help")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _DecidingFlags:
@@ -190,26 +190,26 @@ def parse_preset(cls: type[Args], command: str, argv: Sequence[str]) -> tuple[st
     Raises:
       ConfigError: no such preset or agent, or a run directory that does not fit.
     """
-    if not argv or argv[0] in _HELP_FLAGS:
-        print(_preset_help(command))
+    if not argv or argv[0] in HELP_FLAGS:
+        print(list_of_presets(command))
         raise SystemExit(0 if argv else 2)
-    name, flags = argv[0], argv[1:]
+    check_preset_comes_first(command, argv)
+    name, flags = full_preset_name(argv[0]), argv[1:]
     preset = find_preset(name)
     prog = f"seed {command} {name}"
     given = _deciding_flags(prog, flags)
     config, run_dir, resumed = _with_agent(preset.config, given.agent), None, None
-    if not set(_HELP_FLAGS) & set(flags):
+    if not HELP_FLAGS & set(flags):
         run_dir = _find_run_dir(name, given.run_dir, resume=given.resume)
         if given.resume and run_dir is not None:
             resumed = run_to_resume(run_dir)
             config = resumed.config_for(name, given.agent) if resumed is not None else config
-    args = tyro.cli(
+    args = parse(
         cls,
+        flags,
         prog=prog,
-        description=preset.help,
-        args=flags,
+        page=page_of_preset(command, name, preset.help),
         default=cls(config=config),
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands),
     )
     if resumed is not None:
         resumed.check(args.config)
@@ -235,24 +235,24 @@ def _with_agent(config: RunConfig, algorithm: str | None) -> RunConfig:
 
 
 def _deciding_flags(prog: str, flags: Sequence[str]) -> _DecidingFlags:
-    without_help = [flag for flag in flags if flag not in _HELP_FLAGS]
+    without_help = [flag for flag in flags if flag not in HELP_FLAGS]
     return tyro.cli(_DecidingFlags, prog=prog, args=without_help, return_unknown_args=True)[0]
+
+
+_EVAL_PAGE = Page(
+    usage="seed eval RUN [flags]",
+    examples=("seed eval runs/mine", "seed eval runs/mine --episodes 100 --json"),
+)
 
 
 def parse_eval(argv: Sequence[str]) -> EvalArgs:
     """Returns the arguments of `seed eval RUN [flags]`; exits as `parse_preset` does."""
-    return tyro.cli(EvalArgs, prog="seed eval", args=list(argv))
-
-
-def _preset_help(command: str) -> str:
-    lines = [f"usage: seed {command} PRESET [flags]", "", "presets:"]
-    lines += [f"  {name:18} {preset.help}" for name, preset in PRESETS.items()]
-    for name, entry_point in installed(KIND).items():
-        package = entry_point.dist.name if entry_point.dist else entry_point.module
-        lines.append(f"  {name:18} Of the installed package {package}.")
-    lines += ["  module:Name        A preset in a module of your own, e.g. in the current folder."]
-    lines += ["", f"`seed {command} PRESET --help` lists the flags and the preset's values."]
-    return "\n".join(lines)
+    if not argv:
+        print(f"seed eval: {no_run('RUN', 'nothing')}", file=sys.stderr)
+        raise SystemExit(2)
+    args = parse(EvalArgs, argv, prog="seed eval", page=_EVAL_PAGE)
+    check_is_run("RUN", args.run)
+    return args
 
 
 def stem_of(preset: str) -> str:

@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 from learner.config.agent_config import R2D2Config, ReplayConfig, VTraceConfig
-from learner.config.plugins import Kind, load
+from learner.config.plugins import Kind, check_name, installed, load
 from learner.config.run_config import (
     ActorConfig,
     LearnerConfig,
@@ -18,6 +18,7 @@ from learner.config.run_config import (
 )
 from seed.env_config import AtariConfig, EnvConfig
 from seed.errors import ConfigError, expected
+from seed.suggestions import did_you_mean, full_name, near_names
 
 
 class Preset(NamedTuple):
@@ -211,6 +212,26 @@ PRESETS: dict[str, Preset] = {
 }
 
 KIND = Kind("PRESET", "seed_rl.presets", tuple(PRESETS))
+
+
+def full_preset_name(word: str) -> str:
+    """Returns the preset that `word` names, begins, or spells with other capitals.
+
+    Raises:
+      ConfigError: `word` is none of the presets, or the beginning of several.
+    """
+    names = [*PRESETS, *installed(KIND)]
+    if word in names or ":" in word:
+        return word
+    if name := full_name(word, names):
+        return name
+    of_env = [name for name in PRESETS if word.lower() in PRESETS[name].config.env.env_id.lower()]
+    nearest = near_names(word, names) or of_env
+    try:
+        check_name(KIND, word)
+    except ConfigError as error:
+        raise ConfigError(f"{error}{did_you_mean(nearest)}") from None
+    return word
 
 
 def find_preset(name: str) -> Preset:

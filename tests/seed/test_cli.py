@@ -1,8 +1,10 @@
 """The `seed` command: what it prints where, its exit codes, and that help is quick."""
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -22,10 +24,14 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert text in printed
 
 
-def test_no_command_shows_the_help_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    """A script without a command must fail."""
+def test_no_command_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+    """Few lines, in the order of use; a script without a command must fail."""
     assert cli.main([]) == 2
-    assert "usage: seed COMMAND" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.startswith("usage: seed COMMAND")
+    steps = ["seed train  ", "seed train catch-vtrace", "seed eval RUN", "seed --help"]
+    assert sorted(steps, key=printed.index) == steps
+    assert len(printed.splitlines()) <= 7
 
 
 def test_unknown_command_is_refused_with_those_there_are(
@@ -36,7 +42,55 @@ def test_unknown_command_is_refused_with_those_there_are(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("seed: expected one of train, ")
-    assert captured.err.endswith("got 'trian'\n")
+    assert captured.err.endswith("got 'trian'; did you mean `seed train`?\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["evaluate", "x"], "; did you mean `seed eval`?"),
+        (["leaner"], "; did you mean `seed learner`?"),
+        (["l"], "; did you mean `seed learner` or `seed load`?"),
+        (["catch", "--num-actors", "3"], "; did you mean `seed train catch --num-actors 3`?"),
+        (["--resume"], ", got '--resume'"),
+        ([""], ", got ''"),
+    ],
+)
+def test_command_that_was_meant_is_suggested(
+    argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is run that was not named clearly."""
+    assert cli.main(argv) == 2
+    assert capsys.readouterr().err.endswith(f"{hint}\n")
+
+
+@pytest.mark.parametrize("word", ["train", "tr", "TRAIN", "Train"])
+def test_beginning_of_a_command_is_enough(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Capitals do not matter."""
+    monkeypatch.setitem(cli.COMMANDS, "train", ("", lambda argv: len(argv)))
+    assert cli.main([word, "a", "b", "c"]) == 3
+
+
+@pytest.mark.parametrize("word", ["--version", "-V", "version"])
+def test_version_names_package_and_commit(
+    word: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report of a bug needs both."""
+    monkeypatch.setenv("SEED_GIT_COMMIT", "0123abc")
+    assert cli.main([word]) == 0
+    assert capsys.readouterr().out == f"seed-rl {metadata.version('seed-rl')} (0123abc)\n"
+
+
+def test_help_of_a_command_can_be_asked_for_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`seed help train` is `seed train --help`."""
+    given = []
+    monkeypatch.setitem(cli.COMMANDS, "train", ("", lambda argv: given.append(argv) or 0))
+    assert cli.main(["help", "train", "x"]) == 0
+    assert given == [["x", "--help"]]
+    assert cli.main(["help"]) == 0
+    assert "usage: seed COMMAND" in capsys.readouterr().out
 
 
 def test_promised_commands_exist() -> None:
@@ -83,11 +137,17 @@ def test_exit_code_is_the_commands_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given == [["x", "--y"]]
 
 
-def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message holds the command that installs it."""
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda module: None)
-    with pytest.raises(ConfigError, match=r"^torch is not installed: pip install 'seed-rl\[learn"):
-        cli._require_extra("learner", "torch")
+def test_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message says what to do, in one line."""
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "torch" else find_spec(name)
+    )
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["learner", "catch-vtrace"]) == 1
+    assert "seed learner: torch is not installed; run: " in capsys.readouterr().err
 
 
 # What a user types first; no such command may load torch, which takes seconds.
@@ -116,6 +176,14 @@ def test_help_and_refusals_do_not_load_torch() -> None:
         (["train", "cartpole-vtrace", "--agent", "r2d2", "--help"], 0),
         (["learner", "no-such-preset"], 2),
         (["train", "no-such-preset"], 2),
+        (["train", "--resume"], 2),
+        (["eval", "no-such-run"], 2),
+        (["trian"], 2),
+        (["catch"], 2),
+        (["--version"], 0),
+        ([], 2),
+        (["bench", "--help"], 0),
+        (["load", "--help"], 0),
         (["learner", "cartpole-vtrace", "--learning-rate", "-1"], 2),
         (["learner"], 2),
         (["eval"], 2),

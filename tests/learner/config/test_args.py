@@ -124,9 +124,11 @@ def test_train_evaluates_only_if_asked_to() -> None:
         (("--tls-ca", "x"), "tls_cert: expected a file, with --tls-ca"),
         (("--metrics-port", "-1"), "metrics_port: expected 0 .. 65535, got -1"),
         (("--log-format", "xml"), "--log-format"),
-        (("--listen", "http://h:1"), "listen: expected host:port"),
+        (("--listen", "http://h:1"), "listen: expected host:port or unix:PATH, such as h:1, got"),
         (("--listen", "a:1", "[::1"), "listen: expected host:port"),
-        (("--metrics-host", "h:1"), "metrics_host: expected an IP address"),
+        (("--metrics-host", "h:1"), "metrics_host: expected an IP address or a host's name"),
+        (("--listen", "a:1", "--listen", "b:2"), "listen: expected all values behind one --listen"),
+        (("--hidden-sizes", "1", "--hidden-sizes", "2"), "hidden_sizes: expected all values"),
     ],
     ids=lambda x: x[0] if isinstance(x, tuple) else "",
 )
@@ -148,8 +150,14 @@ def test_unknown_preset_is_refused_with_those_there_are() -> None:
         parse("pong")
     message = str(caught.value)
     assert message.startswith("PRESET: expected one of ")
-    assert message.endswith(", or module:Name, got 'pong'")
+    assert ", or module:Name, got 'pong'; did you mean `atari-vtrace` or " in message
     assert all(name in message for name in PRESETS)
+
+
+def test_preset_may_be_spelled_roughly() -> None:
+    """Its run has the full name all the same."""
+    name, args = parse_preset(LearnerArgs, "learner", ["Catch_"])
+    assert (name, args.config) == ("catch-vtrace", PRESETS["catch-vtrace"].config)
 
 
 @pytest.mark.parametrize(("argv", "code"), [([], 2), (["--help"], 0), (["-h"], 0)])
@@ -417,8 +425,20 @@ def test_help_of_a_run_directory_in_use_is_still_help() -> None:
 
 def test_eval_takes_a_run_and_little_else() -> None:
     """The defaults of the command hold for the rest."""
+    make_run("runs/x")
     args = parse_eval(["runs/x", "--episodes", "3"])
     assert (args.run, args.episodes, args.video, args.json) == (Path("runs/x"), 3, None, False)
+
+
+def test_eval_without_a_run_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that is not there is refused before torch is loaded."""
+    make_run("runs/x")
+    with pytest.raises(ConfigError, match="got y, which does not exist; did you mean `runs/x`?"):
+        parse_eval(["y"])
+    with pytest.raises(SystemExit) as caught:
+        parse_eval([])
+    assert caught.value.code == 2
+    assert "RUN: expected the directory of a run or of a checkpoint" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
