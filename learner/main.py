@@ -158,6 +158,7 @@ def run(
             claim.keep()
             _serve(learner, actors, claim, lambda: _report(learner, merge, sinks), stop)
         finally:
+            learner.end_last_window()
             if actors is not None:
                 actors.close()
             learner.close(lambda: _linger(args.linger_s, stop))

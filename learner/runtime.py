@@ -31,8 +31,10 @@ from learner.config.run_dir import RunDir
 from learner.networks.reading import readings
 from learner.reporting.counters import Counters
 from learner.reporting.live_view import STAYS
+from learner.reporting.merging import merge_windows
 from learner.reporting.metrics import Metrics
 from learner.reporting.reward_watch import RewardWatch
+from learner.reporting.speed import Speed
 from learner.service import Service, ServingConfig
 from learner.serving.task import make_task
 from learner.training.base import LearnerHooks, Training, TrainingSetup
@@ -94,9 +96,8 @@ class Learner:
         self._training: Training | None = None
         self._started_at = time.monotonic()
         self._earlier_wall_s = 0.0
-        # Time and env steps of the last report: speed is measured between reports.
-        self._reported_s = 0.0
-        self._reported_steps = 0.0
+        self._speed = Speed()
+        self._last_window: dict[str, float] | None = None
         self._num_envs = 0
         self._reward_watch = RewardWatch(config.agent, is_atari=config.env.is_atari)
         self._spec: EnvSpec | None = None
@@ -104,8 +105,7 @@ class Learner:
             self._spec = structure(checkpoint.state["spec"], EnvSpec)
             self.counters.load_state_dict(checkpoint.state["counters"])
             self._earlier_wall_s = checkpoint.state["wall_s"]
-            self._reported_s = self._earlier_wall_s
-            self._reported_steps = self.counters.env_steps
+            self._speed = Speed(self.counters.env_steps, self._earlier_wall_s)
 
     @property
     def wall_s(self) -> float:
@@ -172,20 +172,29 @@ class Learner:
         self.is_complete = True
         self.finished.set()
 
+    def end_last_window(self) -> None:
+        """Measures while actors are still connected; called once, before they are closed."""
+        self._last_window = self._measure()
+
     def report(self) -> dict[str, float]:
-        """Returns the metrics since the last report."""
+        """Returns the metrics since the last report.
+
+        After `end_last_window`, speed, shares of time and numbers of actors are those of then.
+        """
+        last = self._last_window
+        if last is None:
+            return self._measure()
+        connected = {name: x for name, x in last.items() if name.endswith("/connected")}
+        return self._speed.finish(merge_windows([last, self._measure()])) | connected
+
+    def _measure(self) -> dict[str, float]:
         report = self.metrics.drain() | self.counters.report()
         self._reward_watch.look(report)
         if self._training is not None:
             report |= self._training.report()
         report["env_frames"] = self.counters.env_steps * self.config.env.frames_per_step
         report["wall_s"] = self.wall_s
-        steps, seconds = report["env_steps"], report["wall_s"]
-        if seconds > self._reported_s:
-            report["env_steps_per_s"] = (steps - self._reported_steps) / (
-                seconds - self._reported_s
-            )
-        self._reported_steps, self._reported_s = steps, seconds
+        self._speed.add_to(report)
         self._num_envs = max(self._num_envs, int(report.get("envs/connected", 0)))
         self._offer_score()
         return report

@@ -6,6 +6,7 @@ so that the clock moves. It fits 80 columns and is used only where stdout is a t
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ _IDLE_ACTIVITIES = frozenset({"wait", "blocked"})
 
 # The remaining time is computed from a smoothed speed, in which the newest has this weight.
 _SPEED_SMOOTHING = 0.2
+_LONGEST_ETA_S = 1000 * 86_400
 
 
 class LiveView:
@@ -165,14 +167,16 @@ def format_count(count: float) -> str:
 
 
 def _progress(step: int, total: int, speed: float | None) -> Table:
-    left_s = (total - step) / speed if speed else None
-    eta = "--" if left_s is None else format_duration(max(left_s, 0))
+    # While actors are away the smoothed speed falls towards 0, and the time left means nothing.
+    left_s = max(total - step, 0) / speed if speed else math.inf
+    eta = format_duration(left_s) if left_s < _LONGEST_ETA_S else "--"
     grid = Table.grid(padding=(0, 2), expand=True)
     grid.add_column(ratio=1)
     grid.add_column(justify="right", no_wrap=True)
+    done = min(step / total, 1.0)
     grid.add_row(
         ProgressBar(total=total, completed=min(step, total)),
-        f"[bold]{step / total:.1%}[/]  {format_count(step)} of {format_count(total)}  ETA {eta}",
+        f"[bold]{done:.1%}[/]  {format_count(step)} of {format_count(total)}  ETA {eta}",
     )
     return grid
 

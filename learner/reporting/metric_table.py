@@ -45,7 +45,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "env_steps_per_s",
         "env steps/s",
-        "speed of acting over the window",
+        "speed of acting over the window; in the last report of a run, over the last window in "
+        "which actors worked, as are the shares under time/",
         Kind.MEAN,
         OverRanks.SAME,
         "seconds",

@@ -76,7 +76,10 @@ class CpuClock:
             return None
         elapsed_s, spent_s = now_s - self._since_s, busy_s - self._busy_s
         self._since_s, self._busy_s = now_s, busy_s
-        return Weighted(spent_s / elapsed_s, elapsed_s) if elapsed_s > 0 else None
+        if elapsed_s <= 0:
+            return None
+        # The two clocks are not read at the same moment.
+        return Weighted(min(max(spent_s / elapsed_s, 0.0), 1.0), elapsed_s)
 
 
 def _this_threads_cpu_s() -> Callable[[], float]:

@@ -104,7 +104,9 @@ class LogSink:
 
 def format_report(step: int, total_env_steps: int, report: dict[str, float]) -> str:
     """Returns the report as one line. Values that it does not hold are left out."""
-    parts = [f"{step:,} of {total_env_steps:,} env steps ({step / total_env_steps:.1%})"]
+    # Steps that were on their way when the budget was spent still count.
+    done = min(step / total_env_steps, 1.0)
+    parts = [f"{step:,} of {total_env_steps:,} env steps ({done:.1%})"]
     for name, template in (
         ("env_steps_per_s", "{:,.0f}/s"),
         ("episode/return_mean_100", "return {:.2f}"),

@@ -30,8 +30,14 @@ FIRST_CURVES = {
 # The page "Custom scalars": title -> metrics. A margin is a curve between two bounds.
 _OVERVIEW = {
     "Overview": {
-        "return": ["Margin", [f"episode/return_{name}" for name in ("mean", "min", "max")]],
-        "evaluation return": ["Margin", [f"eval/return_{name}" for name in ("mean", "min", "max")]],
+        "return": [
+            "Margin",
+            ["episode/return_mean", "episode/return_min", "episode/return_max"],
+        ],
+        "evaluation return": [
+            "Margin",
+            ["eval/return_mean", "eval/return_min", "eval/return_max"],
+        ],
         "mean of 100 games": ["Multiline", ["episode/return_mean_100"]],
         "episode length": ["Multiline", ["episode/length_mean", "eval/length_mean"]],
         "explained variance": ["Multiline", ["value/explained_variance"]],

@@ -108,6 +108,32 @@ def test_log_says_once_what_is_read_and_done_to_rewards(
         actor.close()
 
 
+def test_last_report_tells_of_the_time_with_actors(
+    learner: tuple[Learner, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All actors are gone by then, and the run has been saved; totals are the newest."""
+    served, _ = learner
+    now_s = 10.0
+    monkeypatch.setattr(Learner, "wall_s", property(lambda _: now_s))
+    served.metrics.gauge("actors/connected", 2)
+    served.metrics.gauge("envs/connected", 8)
+    served.counters.add_env_steps(1000)
+    assert served.report()["env_steps_per_s"] == 100
+    now_s += 2
+    served.counters.add_env_steps(600)
+    served.metrics.sum("actors/refused", 1)
+    served.end_last_window()
+    now_s += 30
+    served.counters.add_env_steps(8)
+    served.metrics.sum("actors/refused", 1)
+    served.metrics.gauge("actors/connected", 0)
+    served.metrics.gauge("envs/connected", 0)
+    report = served.report()
+    assert report["env_steps_per_s"] == 300
+    assert (report["actors/connected"], report["envs/connected"]) == (2, 8)
+    assert (report["env_steps"], report["wall_s"], report["actors/refused"]) == (1608, 42, 2)
+
+
 def test_networks_are_built_once_though_their_first_actor_leaves(
     learner: tuple[Learner, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

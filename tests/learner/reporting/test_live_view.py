@@ -71,6 +71,23 @@ def test_live_view_keeps_values_that_a_report_leaves_out() -> None:
     assert "-12.50" in seen()
 
 
+def test_live_view_of_an_overshot_budget_is_at_its_end() -> None:
+    """There is no more than 100%, and no time left."""
+    view, seen = make_view()
+    view.write(3_456_000, REPORT)
+    view.close()
+    assert "100.0%  3.46M of 3M  ETA 0:00:00" in seen()
+
+
+@pytest.mark.parametrize("speed", [0.0, 1e-9])
+def test_live_view_tells_no_time_left_while_nothing_moves(speed: float) -> None:
+    """3 million steps at a billionth a second are no "34722222d 05:20"."""
+    view, seen = make_view()
+    view.write(10, {"env_steps_per_s": speed})
+    view.close()
+    assert "ETA --" in seen()
+
+
 def test_live_view_shows_evaluation_games_once_there_are_any() -> None:
     """They have a row of their own, which runs without evaluation actors lack."""
     view, seen = make_view(60)

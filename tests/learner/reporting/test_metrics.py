@@ -214,6 +214,17 @@ def test_of_several_threads_by_one_name_the_busiest_counts() -> None:
     assert metrics.drain() == {"time/server_busy_share": pytest.approx(0.2)}
 
 
+@pytest.mark.parametrize(("used_s", "share"), [(5.0, 1.0), (-1.0, 0.0)])
+def test_share_of_a_thread_stays_between_0_and_1(used_s: float, share: float) -> None:
+    """The CPU clock and the clock of the window are not read at the same moment."""
+    time, cpu_s = FakeTime(), 10.0
+    metrics = Metrics(time)
+    metrics.watch_cpu("server", lambda: cpu_s)
+    time.now_s += 2
+    cpu_s += used_s
+    assert metrics.drain() == {"time/server_busy_share": share}
+
+
 def test_no_value_is_lost_or_counted_twice_between_threads() -> None:
     """Three threads write while a fourth one drains."""
     metrics = Metrics()

@@ -71,6 +71,13 @@ def test_log_line_is_readable_and_holds_what_was_reported(
     ]
 
 
+def test_budget_that_was_overshot_is_done_and_not_more(caplog: pytest.LogCaptureFixture) -> None:
+    """Steps that were on their way still count: 1,728 of 1 were once 172800.0%."""
+    with caplog.at_level(logging.INFO):
+        LogSink(1).write(1_728, {})
+    assert caplog.messages == ["1,728 of 1 env steps (100.0%)"]
+
+
 def test_log_says_what_limits_the_run_when_that_changes(caplog: pytest.LogCaptureFixture) -> None:
     """The verdict is not in every report, as its numbers vary."""
     sink = LogSink(100)
@@ -78,7 +85,7 @@ def test_log_says_what_limits_the_run_when_that_changes(caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO):
         for trainer, acting in waits:
             shares = {"time/trainer_wait_share": trainer, "time/inference_wait_share": acting}
-            sink.write(1, shares | {"policy/lag_mean": 1.0})
+            sink.write(1, shares | {"policy/lag_mean": 1.0, "envs/connected": 8.0})
     told = [message for message in caplog.messages if "-bound: " in message]
     assert [message.partition(":")[0] for message in told] == [
         "training-bound",

@@ -2,6 +2,8 @@
 
 import pytest
 
+from learner.reporting.merging import Weighted
+from learner.reporting.speed import MIN_WINDOW_S
 from learner.reporting.verdict import verdict
 
 
@@ -54,7 +56,17 @@ def report(trainer_wait: float, inference_wait: float, blocked: float = 0.0) -> 
             "raise envs_per_group or ingress_processes",
         ),
         (report(0.5, 0.6) | {"time/server_busy_share": 0.3}, "environment-bound"),
-        (report(1.0, 0.6), "environment-bound: the trainer waits 100% of the time; about 128"),
+        # 64 / .0001 environments would be a precise number for a guess.
+        (
+            report(0.9999, 0.6),
+            "environment-bound: the trainer waits 100% of the time; more than 1,024 environments "
+            "(now 64)",
+        ),
+        (
+            report(1.0, 0.6),
+            "environment-bound: the trainer waits 100% of the time; more than 1,024",
+        ),
+        (report(0.9, 0.6), "environment-bound: the trainer waits 90% of the time; about 640"),
     ],
 )
 def test_verdict_names_the_limit_with_a_number(measured: dict[str, float], expected: str) -> None:
@@ -78,3 +90,29 @@ def test_nothing_is_said_before_anything_was_trained() -> None:
     measured = report(1.0, 0.1)
     del measured["policy/lag_mean"]
     assert verdict(measured) is None
+
+
+@pytest.mark.parametrize("measured", [report(0.02, 0.5), report(0.5, 0.04), report(0.5, 0.6)])
+def test_nothing_is_said_without_environments(measured: dict[str, float]) -> None:
+    """A run that has ended was once told that about 0 environments would keep it busy."""
+    assert verdict(measured) is not None
+    assert verdict(measured | {"envs/connected": 0.0}) is None
+    del measured["envs/connected"]
+    assert verdict(measured) is None
+
+
+@pytest.mark.parametrize("measured", [report(0.02, 0.5), report(0.5, 0.04), report(0.5, 0.6)])
+def test_nothing_is_said_of_a_window_that_is_too_short(measured: dict[str, float]) -> None:
+    """The weight of a share is the length of its window, in seconds."""
+    name = "time/trainer_wait_share"
+    measured[name] = Weighted(measured[name], MIN_WINDOW_S / 2)
+    assert verdict(measured) is None
+    measured[name] = Weighted(measured[name], MIN_WINDOW_S)
+    assert verdict(measured) is not None
+
+
+def test_more_environments_are_not_asked_for_while_none_is_trained_on() -> None:
+    """The connected ones only evaluate. A trainer that holds up acting is still named."""
+    assert verdict(report(0.9, 0.6) | {"env_steps_per_s": 0.0}) is None
+    told = verdict(report(0.02, 0.4, 0.5) | {"env_steps_per_s": 0.0})
+    assert told is not None and told.startswith("training-bound")
