@@ -158,10 +158,7 @@ def run(
             claim.keep()
             _serve(learner, actors, claim, lambda: _report(learner, merge, sinks), stop)
         finally:
-            learner.end_last_window()
-            if actors is not None:
-                actors.close()
-            learner.close(lambda: _linger(args.linger_s, stop))
+            _close(learner, actors, lambda: _linger(args.linger_s, stop))
             final = _report(learner, merge, sinks)
     if learner.failure is not None:
         raise learner.failure
@@ -364,6 +361,16 @@ def _linger(seconds: float, stop: StopRequest) -> None:
         _LOG.info("the run is complete; telling actors that come back for %g s", seconds)
     while not stop.requested and (left_s := give_up - time.monotonic()) > 0:
         time.sleep(min(left_s, _TICK_S))
+
+
+def _close(learner: Learner, actors: LocalActors | None, linger: Callable[[], None]) -> None:
+    """Measures for the last time while actors are connected, then closes them and the learner."""
+    try:
+        learner.end_last_window()
+    finally:
+        if actors is not None:
+            actors.close()
+        learner.close(linger)
 
 
 def _report(
