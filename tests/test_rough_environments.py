@@ -39,7 +39,7 @@ def test_environment_that_aborts_ends_the_run_with_its_own_lines(
     flags += ["--run-dir", str(tmp_path / "run"), "--train-in", "thread", *ENDLESS]
     preset, args = parse_preset(TrainArgs, "train", ["cartpole-vtrace", *flags])
     with pytest.raises(SeedError) as caught:
-        run_learner(preset, args, ActorProcesses(1, log_dir=args.run_dir))
+        run_learner(preset, args, ActorProcesses(1))
     shown = str(caught.value)
     wanted = "local actor 0 was killed 2 times in a row before its first step"
     assert shown.startswith(f"{wanted}, at last by signal 6 (SIGABRT)")

@@ -146,7 +146,7 @@ def test_missing_extra_is_named(
         importlib.util, "find_spec", lambda name: None if name == "torch" else find_spec(name)
     )
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["learner", "catch-vtrace"]) == 1
+    assert cli.main(["learner", "catch-vtrace"]) == 2
     assert "seed learner: torch is not installed; run: " in capsys.readouterr().err
 
 

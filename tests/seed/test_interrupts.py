@@ -48,7 +48,7 @@ def _interrupted(process: subprocess.Popen[str]) -> tuple[int, str, str]:
         ("grpc", ["train", "cartpole-vtrace"]),
         ("tyro", ["train", "cartpole-vtrace"]),
         ("torch", ["learner", "cartpole-vtrace"]),
-        ("torch", ["eval", "runs/x"]),
+        ("torch", ["eval", "docs"]),  # a folder, which may be a run
         ("gymnasium", ["actor", "--learner", "127.0.0.1:1"]),
     ],
 )
