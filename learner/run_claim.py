@@ -39,8 +39,8 @@ class RunClaim:
           is_stopped: whether to give up waiting for a learner that may be dead.
 
         Raises:
-          ConfigError: another learner uses the directory, it holds a run that is not to be
-            resumed, or it cannot be written.
+          RunInUseError: another learner uses the directory.
+          ConfigError: it holds a run that is not to be resumed, or it cannot be written.
         """
         self._made: list[Path] = []
         self._lock: RunLock | None = None

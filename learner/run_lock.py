@@ -27,7 +27,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from seed.errors import ConfigError, expected
+from seed.errors import RunInUseError, expected
 
 _LOG = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class RunLock:
           is_stopped: whether to give up waiting.
 
         Raises:
-          ConfigError: another learner has the lock; the message names it.
+          RunInUseError: another learner has the lock; the message names it.
           OSError: the file cannot be written.
         """
         self._path = path
@@ -238,10 +238,10 @@ def _is_alive(holder: Holder | None, has_flock: bool | None) -> bool | None:
     return True if has_flock is False else None
 
 
-def _in_use(path: Path, holder: Holder | None) -> ConfigError:
+def _in_use(path: Path, holder: Holder | None) -> RunInUseError:
     wanted = "a directory that no other learner uses"
     got = f"{path.parent}, used by {holder or 'another learner'}"
-    return ConfigError(expected("run_dir", wanted, got))
+    return RunInUseError(expected("run_dir", wanted, got))
 
 
 def _try_flock(descriptor: int) -> bool | None:

@@ -8,6 +8,7 @@
     |-- AccessError            a side that does not prove its identity, or does not speak TLS
     |-- SilenceError           a peer that sends nothing for too long
     |-- LearnerUnavailableError  no learner answers at the address, for now
+    |-- RunInUseError          another learner uses the run directory, for now
     |-- RunCompleteError       the learner's run has spent its budget: no more steps are wanted
     |-- NonFiniteLossError     training whose losses or gradients are no longer finite
     |-- CheckpointError        a checkpoint that is missing, torn or of another run
@@ -52,6 +53,10 @@ class SilenceError(SeedError):
 
 class LearnerUnavailableError(SeedError):
     """No learner answers at the address, for now."""
+
+
+class RunInUseError(SeedError):
+    """Another learner uses the run directory, for now."""
 
 
 class RunCompleteError(SeedError):

@@ -277,7 +277,7 @@ def test_environment_that_does_not_exist_is_refused_before_torch_is_loaded(
         env=os.environ
         | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
     assert last.startswith("seed train: env_id: expected an environment registered on")
     assert env_id in last and hint in last
@@ -289,7 +289,7 @@ def test_run_directory_of_a_run_is_refused(tmp_path: Path) -> None:
     """Without --resume a run never mixes with an earlier one's files."""
     (tmp_path / "metrics.jsonl").write_text('{"env_steps": 64}\n')
     done = _run("train", "cartpole-vtrace", "--run-dir", tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("seed train: run_dir: expected")
 
 
@@ -363,7 +363,7 @@ def test_start_that_fails_leaves_no_run_directory(tmp_path: Path, flag: str) -> 
         value = f"127.0.0.1:{port}" if flag == "--listen" else port
         run_dir = tmp_path / "runs" / "run"
         done = _run("learner", "cartpole-vtrace", "--run-dir", run_dir, flag, value, *IN_THREAD)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert f"seed learner: {flag[2:].replace('-', '_')}: expected" in done.stderr
     assert [*tmp_path.iterdir()] == []
 
@@ -392,7 +392,7 @@ def test_resume_by_another_preset_is_refused_and_changes_nothing(finished_run: P
     """As when SEED_PRESET is set to another one for the same volume."""
     before = (finished_run / "config.yaml").read_bytes()
     done = _run("train", "memory-r2d2", "--run-dir", finished_run, "--resume")
-    assert done.returncode == 1
+    assert done.returncode == 2
     wanted = f"'cartpole-vtrace', the preset of the run in {finished_run}"
     assert f"seed train: preset: expected {wanted}, got 'memory-r2d2'; another" in done.stderr
     assert (finished_run / "config.yaml").read_bytes() == before

@@ -15,7 +15,7 @@ from learner.config.presets import PRESETS
 from learner.config.run_config import LearnerConfig, RunConfig
 from learner.run_lock import RunLock
 from seed.env_config import EnvConfig
-from seed.errors import ConfigError
+from seed.errors import ConfigError, RunInUseError
 
 
 def short_run(train_in: str = "thread") -> RunConfig:
@@ -49,7 +49,8 @@ def test_a_run_is_complete_and_its_policy_acts(
 def test_run_directory_of_another_learner_is_refused(tmp_path: Path, resume: bool) -> None:
     """The error names the process that uses it."""
     lock = RunLock(tmp_path / "learner.lock")
-    with pytest.raises(ConfigError, match=f"no other learner uses.* used by process {os.getpid()}"):
+    named = f"no other learner uses.* used by process {os.getpid()}"
+    with pytest.raises(RunInUseError, match=named):
         seed.train(short_run(), run_dir=tmp_path, resume=resume)
     lock.release()
     assert [path.name for path in tmp_path.iterdir()] == ["learner.lock"]

@@ -14,7 +14,7 @@ from learner.config.presets import PRESETS
 from learner.config.torchrun import Place
 from learner.run_claim import RunClaim
 from learner.run_lock import RunLock, this_process
-from seed.errors import ConfigError
+from seed.errors import ConfigError, RunInUseError
 
 CONFIG = PRESETS["cartpole-vtrace"].config
 PRESET = "my_presets:SLOW"
@@ -111,7 +111,7 @@ def test_directory_in_use_is_refused_and_stays_as_it_is(resume: bool) -> None:
     first = claim("run")
     start_in(first)
     before = files()
-    with pytest.raises(ConfigError, match=f"used by process {os.getpid()} on "):
+    with pytest.raises(RunInUseError, match=f"used by process {os.getpid()} on "):
         claim("run", resume=resume)
     assert files() == before
     first.close()
@@ -191,7 +191,7 @@ def test_first_of_several_learners_locks_for_all() -> None:
     second = claim("run", place=Place(1, 2, 1))
     first = claim("run", resume=True, place=Place(0, 2, 0))
     start_in(first)
-    with pytest.raises(ConfigError, match="used by process"):
+    with pytest.raises(RunInUseError, match="used by process"):
         claim("run", resume=True, place=Place(0, 2, 0))
     second.close()
     assert "run/config.yaml" in files()

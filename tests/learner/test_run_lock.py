@@ -15,7 +15,7 @@ import pytest
 
 from learner import run_lock
 from learner.run_lock import Holder, RunLock, Timing, this_process
-from seed.errors import ConfigError
+from seed.errors import RunInUseError
 
 # Another machine's holder is taken for dead after half a second.
 QUICK = Timing(heartbeat_s=0.05, lease_s=0.5)
@@ -25,10 +25,10 @@ HOLD = """
 import sys
 from pathlib import Path
 from learner.run_lock import RunLock
-from seed.errors import ConfigError
+from seed.errors import RunInUseError
 try:
     lock = RunLock(Path(sys.argv[1]))
-except ConfigError as error:
+except RunInUseError as error:
     print(error, flush=True)
 else:
     print("held", flush=True)
@@ -91,7 +91,7 @@ def test_second_process_is_refused_and_told_who_holds_the_lock(path: Path, start
     """Host, process id and time are those of the first; once that has ended, the lock is free."""
     holder = start()
     assert first_line(holder) == "held"
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(RunInUseError) as caught:
         RunLock(path)
     host = os.uname().nodename
     since = r" since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC$"
@@ -128,7 +128,7 @@ def test_holder_that_is_stopped_for_a_while_keeps_its_lock(path: Path, start: St
     assert first_line(holder) == "held"
     holder.send_signal(signal.SIGSTOP)
     write(path, run_lock._read_holder(path) or far_holder(), age_s=1e6)
-    with pytest.raises(ConfigError, match=f"used by process {holder.pid} on "):
+    with pytest.raises(RunInUseError, match=f"used by process {holder.pid} on "):
         RunLock(path)
 
 
@@ -155,7 +155,7 @@ def test_holder_on_another_machine_that_touches_the_file_is_alive(path: Path) ->
             os.utime(path)
         return False
 
-    with pytest.raises(ConfigError, match="used by process .* since 2026-01-01 00:00:00 UTC"):
+    with pytest.raises(RunInUseError, match="used by process .* since 2026-01-01 00:00:00 UTC"):
         RunLock(path, timing=PATIENT, is_stopped=touch_at_the_third_look)
     assert run_lock._read_holder(path) == far_holder()
 
@@ -187,7 +187,7 @@ def test_holder_on_another_machine_that_died_long_ago_is_not_waited_for(
 def test_wait_ends_when_the_learner_is_stopped(path: Path) -> None:
     """Ctrl-C ends it with the holder's name."""
     write(path, far_holder())
-    with pytest.raises(ConfigError, match="used by process .* since 2026-01-01"):
+    with pytest.raises(RunInUseError, match="used by process .* since 2026-01-01"):
         RunLock(path, timing=PATIENT, is_stopped=lambda: True)
 
 
@@ -200,7 +200,7 @@ def test_lock_of_a_dead_machine_that_a_file_server_keeps_is_replaced(
     with path.open() as kept_by_server:
         assert run_lock._try_flock(kept_by_server.fileno())
         lock = RunLock(path, timing=PATIENT)
-        with pytest.raises(ConfigError, match=f"used by process {os.getpid()} on "):
+        with pytest.raises(RunInUseError, match=f"used by process {os.getpid()} on "):
             RunLock(path, timing=PATIENT)
         lock.release()
     assert [*path.parent.iterdir()] == [path]
@@ -212,7 +212,7 @@ def test_without_flock_a_running_holder_is_alive(
     """It is asked for by process id and start."""
     without_flock(monkeypatch)
     lock = RunLock(path)
-    with pytest.raises(ConfigError, match=f"used by process {os.getpid()} on "):
+    with pytest.raises(RunInUseError, match=f"used by process {os.getpid()} on "):
         RunLock(path)
     lock.release()
     RunLock(path).release()
@@ -234,7 +234,7 @@ def test_without_flock_another_containers_holder_is_watched(
     """Its process id means nothing here."""
     without_flock(monkeypatch)
     write(path, this_process()._replace(pid_namespace="pid:[1]", pid=1))
-    with pytest.raises(ConfigError, match="used by process 1 on "):
+    with pytest.raises(RunInUseError, match="used by process 1 on "):
         RunLock(path, timing=PATIENT, is_stopped=lambda: True)
     RunLock(path, timing=QUICK).release()
 
@@ -245,7 +245,7 @@ def test_of_newcomers_without_flock_the_last_one_stays(
     """The others see its name when they look again."""
     without_flock(monkeypatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: write(path, far_holder()))
-    with pytest.raises(ConfigError, match="since 2026-01-01 00:00:00 UTC"):
+    with pytest.raises(RunInUseError, match="since 2026-01-01 00:00:00 UTC"):
         RunLock(path)
     assert run_lock._read_holder(path) == far_holder()
 
@@ -317,9 +317,9 @@ def test_holder_that_has_no_name_yet_is_waited_for(
             return False
 
         names = iter([this_process()])
-        with pytest.raises(ConfigError, match=f"used by process {os.getpid()} on "):
+        with pytest.raises(RunInUseError, match=f"used by process {os.getpid()} on "):
             RunLock(path, is_stopped=name_it)
         path.write_text("")
         monkeypatch.setattr(run_lock, "_NAME_S", 0.1)
-        with pytest.raises(ConfigError, match="used by another learner"):
+        with pytest.raises(RunInUseError, match="used by another learner"):
             RunLock(path)

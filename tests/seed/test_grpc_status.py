@@ -13,6 +13,7 @@ from seed.errors import (
     LearnerUnavailableError,
     NonFiniteLossError,
     RunCompleteError,
+    RunInUseError,
     SeedError,
     SilenceError,
     SpecError,
@@ -33,7 +34,7 @@ REMOTE = {
 }
 
 # Never raised as the answer to a call.
-LOCAL = {CheckpointError, EnvironmentFailedError, NonFiniteLossError}
+LOCAL = {CheckpointError, EnvironmentFailedError, NonFiniteLossError, RunInUseError}
 
 
 def tree_below(cls: type[SeedError]) -> set[type[SeedError]]:
