@@ -11,6 +11,7 @@ if __name__ == "__main__":  # before a queue.py of the current folder can be imp
 
 # isort: split
 import importlib.metadata
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -43,11 +44,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     program = " ".join(["seed", *argv[:1]])
     interrupts.end_at_once(program)
     try:
-        return _run(argv)
+        return _run_to_a_reader(argv)
     except KeyboardInterrupt:
         return interrupts.report(program)
     finally:
         interrupts.ignore()
+
+
+# What a shell shows for a program that SIGPIPE ended, as `head` ends most programs.
+_READER_HAS_LEFT = 141
+
+
+def _run_to_a_reader(argv: Sequence[str]) -> int:
+    """Runs a command whose reader, `head` for example, may leave before all is printed."""
+    try:
+        try:
+            return _run(argv)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # At its end Python flushes again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _READER_HAS_LEFT
 
 
 def _run(argv: Sequence[str]) -> int:

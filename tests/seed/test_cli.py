@@ -1,6 +1,7 @@
 """The `seed` command: what it prints where, its exit codes, and that help is quick."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -197,6 +198,17 @@ def test_help_and_refusals_do_not_load_torch() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "seed learner: PRESET: expected one of" in done.stderr
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["train", "catch-vtrace", "--help"]])
+def test_reader_that_leaves_ends_the_command_in_silence(argv: list[str]) -> None:
+    """`seed train catch-vtrace --help | head`: neither a traceback nor a warning."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "seed.cli", *argv]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_module_runs_as_a_command() -> None:
