@@ -97,7 +97,7 @@ def test_video_of_cartpole_in_the_readmes_install(
 def test_video_of_an_environment_without_pictures_is_refused_at_once(endless_run: Path) -> None:
     """The refusal is the only line, and no file is made."""
     done = run(endless_run.parent, "eval", endless_run, "--video", "game.mp4")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == (
         "seed eval: video: expected an environment with the render mode rgb_array, "
         "got Endless-v0 with none\n"

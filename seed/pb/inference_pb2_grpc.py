@@ -72,8 +72,9 @@ class InferenceServicer:
 
         The stream ends with INVALID_ARGUMENT (a message breaks this contract; the
         details name the field), FAILED_PRECONDITION (versions or specs differ from
-        the learner's), or UNAVAILABLE (the learner is stopping, or has no room for the
-        actor's environments until others leave: try again later).
+        the learner's), UNAVAILABLE (the learner is stopping, or has no room for the
+        actor's environments until others leave: try again later), or OUT_OF_RANGE (the
+        run is complete: no more steps are wanted). GetTask, too, ends with OUT_OF_RANGE then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -160,7 +160,8 @@ class Fleet:
         return self._start(["learner", PRESET, *self._flags], "learner.log")
 
     def _start_actor(self, number: int) -> subprocess.Popen[bytes]:
-        flags = ("--learner", self.networks[number].address, "--max-backoff-s", "0.5")
+        flags = ["--learner", self.networks[number].address, "--max-backoff-s", "0.5"]
+        flags += ["--after-run", "wait"]  # an actor that ends has given up
         return self._start(["actor", *flags], f"actor-{number}.log")
 
     def _start(self, arguments: Sequence[str], log_name: str) -> subprocess.Popen[bytes]:

@@ -61,7 +61,7 @@ def test_success_is_counted_with_and_without_memory(tmp_path: Path) -> None:
 def test_runs_without_a_control_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """A success without a control proves nothing."""
     runs = [write_run(tmp_path / "a", 1, 64, [1.0])]
-    assert main([*runs, "--name", "memory", "--out", str(tmp_path)]) == 1
+    assert main([*runs, "--name", "memory", "--out", str(tmp_path)]) == 2
     assert "expected some with and some without memory, got 1 and 0" in capsys.readouterr().err
 
 
@@ -72,7 +72,7 @@ def test_runs_of_different_tasks_are_refused(tmp_path: Path, capsys: pytest.Capt
         write_run(tmp_path / "a", 1, 64, [1.0]),
         write_run(tmp_path / "b", 1, 0, [-1.0], easier),
     ]
-    assert main([*runs, "--name", "memory", "--out", str(tmp_path)]) == 1
+    assert main([*runs, "--name", "memory", "--out", str(tmp_path)]) == 2
     assert "runs: expected all of" in capsys.readouterr().err
 
 
@@ -82,7 +82,7 @@ def test_a_run_without_an_evaluation_is_named(
     """The user sees which file is missing."""
     run = write_run(tmp_path / "a", 1, 64, [1.0])
     (tmp_path / "a" / "eval.json").unlink()
-    assert main([run, "--name", "memory", "--out", str(tmp_path)]) == 1
+    assert main([run, "--name", "memory", "--out", str(tmp_path)]) == 2
     assert "a/eval.json: expected what seed eval --json prints" in capsys.readouterr().err
 
 

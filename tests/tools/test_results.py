@@ -67,7 +67,7 @@ def test_evidence_has_the_names_of_the_design_and_a_plot(tmp_path: Path) -> None
 
 def test_a_run_without_reports_is_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """The error names the missing file, without a traceback."""
-    assert main([str(tmp_path), "--name", "x"]) == 1
+    assert main([str(tmp_path), "--name", "x"]) == 2
     assert "metrics.jsonl: expected a readable file" in capsys.readouterr().err
 
 
@@ -82,4 +82,4 @@ def test_evidence_takes_in_an_evaluation(tmp_path: Path) -> None:
     assert (summary["eval_return_mean"], summary["eval_episodes"]) == (17.5, 2)
     assert "returns" not in summary
     evaluation.write_text('{"eval_return_mean": 17')
-    assert main(arguments) == 1
+    assert main(arguments) == 2

@@ -58,7 +58,7 @@ def test_results_without_a_case_are_refused(
     """The file is of another case, or does not exist."""
     (tmp_path / "bench.json").write_text('{"wire_store": {}}')
     flags = ["--bench", str(tmp_path / "bench.json")]
-    assert main(flags) == 1
+    assert main(flags) == 2
     assert "expected results of pong-shallow-once" in capsys.readouterr().err
-    assert main([*flags, "--scale", str(tmp_path / "none.json")]) == 1
+    assert main([*flags, "--scale", str(tmp_path / "none.json")]) == 2
     assert "none.json: expected what seed load --json prints" in capsys.readouterr().err

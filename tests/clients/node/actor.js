@@ -117,6 +117,6 @@ console.log(`task: ${task.env_id}, ${task.num_groups} groups of ${task.envs_per_
 const groups = Array.from({ length: task.num_groups }, (_, i) => new Group(i, task.envs_per_group));
 const status = await play(client, groups);
 console.log(`the stream ended: ${grpc.status[status.code]}: ${status.details}`);
-// A connection that ends under a call shows as INTERNAL.
-const { OK, UNAVAILABLE, CANCELLED, INTERNAL } = grpc.status;
-process.exit([OK, UNAVAILABLE, CANCELLED, INTERNAL].includes(status.code) ? 0 : 1);
+// OUT_OF_RANGE says that the run is complete. A connection that ends under a call shows as INTERNAL.
+const { OK, OUT_OF_RANGE, UNAVAILABLE, CANCELLED, INTERNAL } = grpc.status;
+process.exit([OK, OUT_OF_RANGE, UNAVAILABLE, CANCELLED, INTERNAL].includes(status.code) ? 0 : 1);
