@@ -336,7 +336,7 @@ def _serve(
 ) -> None:
     """Reports and checks the actors until the learner has finished."""
     if actors is not None and not stop.requested:
-        _LOG.info("starting local actors of %d environments", learner.config.actor.num_envs)
+        _LOG.info("starting local actors of %d environments each", learner.config.actor.num_envs)
         actors.start(claim.run_dir.path)
     reported_at = time.monotonic()
     while not learner.finished.wait(0 if stop.requested else _TICK_S):
