@@ -39,7 +39,7 @@ IMAGE_ENV = SEED_WHEELS="$${SEED_WHEELS-$(wildcard $(shell $(PYTHON) -m pip conf
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup train test check format protos protos-check pong pong-r2d2 memory bench smoke certs up down \
-	docker-test chaos elasticity clean
+	docker-test slurm-test chaos elasticity clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -152,6 +152,11 @@ down: ## Save a checkpoint and remove the containers; the run's volume stays.
 docker-test: $(STAMP) ## Build the images and run a fleet of them; needs a container engine.
 	$(IMAGE_ENV) docker compose build
 	$(BIN)/python -m pytest -m docker tests/docker $(ARGS)
+
+slurm-test: $(STAMP) ## Run the SLURM scripts on a SLURM of this one machine; as root, on Debian or Ubuntu.
+	command -v slurmctld slurmd munged > /dev/null || \
+		{ apt-get update && apt-get install -y --no-install-recommends slurm-wlm munge; }
+	$(BIN)/python -m pytest -m slurm tests/docker $(ARGS)
 
 chaos: $(STAMP) ## Kill, stall and cut a CartPole run and send it garbage, for minutes; write docs/results/chaos.json.
 	$(BIN)/python -m seed_bench.chaos --out docs/results/chaos.json $(ARGS)
