@@ -101,16 +101,16 @@ class Cluster:
     def start_requeued(self, job: int) -> None:
         """Starts a requeued job, which SLURM would let wait for two minutes.
 
-        SLURM sets the start once more when it has tidied up after the job's last turn.
+        SLURM first tidies up after the job's last turn: a job that starts meanwhile fails.
         """
 
-        def is_running() -> bool:
-            pending = self.statuses(job)[0].state == "PENDING"
-            if pending:
-                self.command("scontrol", "update", f"JobId={job}", "StartTime=now")
-            return not pending
+        def is_waiting() -> bool:
+            shown = self.command("scontrol", "show", "job", "-o", job)
+            return (_field("JobState", shown), _field("Reason", shown)) == ("PENDING", "BeginTime")
 
-        wait_until(is_running, lambda: self.command("scontrol", "show", "job", job))
+        wait_until(is_waiting, lambda: self.command("scontrol", "show", "job", job))
+        self.command("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.wait_for_state(job, "RUNNING")
 
     def process(self, job: int, words: str) -> psutil.Process:
         """Returns the process of a running job whose command line has these words."""
