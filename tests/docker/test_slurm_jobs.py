@@ -270,15 +270,19 @@ def test_taken_ports_are_left_out(tmp_path: Path, fake_environment: dict[str, st
 def test_port_that_is_taken_during_the_start_is_left(
     tmp_path: Path, fake_environment: dict[str, str]
 ) -> None:
-    """A program takes the port after the look at it: the learner is refused, and takes another."""
+    """A program takes the port after the look at it, and is even taken for the learner.
+
+    The learner is refused, and takes the next port.
+    """
     taker = "import socket, time; s = socket.create_server(('', int('$port'))); time.sleep(60)"
     fake(
         tmp_path / "bin",
         "seed",
+        f"run={tmp_path}/run; mkdir -p $run",
         f"if [[ ! -e {tmp_path}/taker ]]; then",
         "  while [[ $1 != --listen ]]; do shift; done; port=${2##*:}",
         f'  {sys.executable} -c "{taker}" > /dev/null 2>&1 & echo $! > {tmp_path}/taker',
-        '  until (: > "/dev/tcp/127.0.0.1/$port") 2> /dev/null; do /bin/sleep 0.05; done',
+        "  until [[ -e $run/learner.address ]]; do /bin/sleep 0.05; done",
         "  exit 2",
         "fi",
         LISTENS,
