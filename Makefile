@@ -67,7 +67,7 @@ SMOKE := tests/test_import_rules.py tests/seed tests/learner/algos tests/learner
 	tests/test_golden.py::test_logits_are_recomputed_across_weight_versions \
 	tests/test_train.py::test_run_completes_and_leaves_its_files
 
-test: $(STAMP) ## Run all tests in about eight minutes on two cores; three slow ones only with ARGS="-m slow".
+test: $(STAMP) ## Run all tests in about twelve minutes on two cores; three slow ones only with ARGS="-m slow".
 	$(PYTEST) $(ARGS)
 
 smoke: $(STAMP) ## Run some tests of each main part in under a minute, to run while you work.
