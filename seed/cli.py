@@ -51,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         interrupts.ignore()
 
 
+_STDOUT = 1
+
 # What a shell shows for a program that SIGPIPE ended, as `head` ends most programs.
 _READER_HAS_LEFT = 141
 
@@ -65,7 +67,7 @@ def _run_to_a_reader(argv: Sequence[str]) -> int:
                 sys.stdout.flush()
     except BrokenPipeError:
         # At its end Python flushes again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
         return _READER_HAS_LEFT
 
 
