@@ -362,3 +362,23 @@ def test_refused_learner_leaves_the_run_as_it_was(
     assert "preset: expected 'catch-vtrace', the preset of the run in" in output
     assert (run_dir / "finished").exists()
     assert not (run_dir / "learner.address").exists()
+
+
+@pytest.mark.parametrize(("saves", "code"), [("", 2), ("mkdir -p $run/checkpoints/1", 0)])
+def test_time_limit_that_leaves_no_time_to_train_is_not_requeued(
+    tmp_path: Path, fake_environment: dict[str, str], saves: str, code: int
+) -> None:
+    """With --time=3 the signal comes at the start of each turn: the job would come back for ever.
+    A turn that has saved something is requeued, however short it was."""
+    fake(
+        tmp_path / "bin",
+        "seed",
+        f"trap 'run={tmp_path}/run; {saves or ':'}; exit 0' TERM",
+        "kill -USR1 $PPID",
+        "while true; do /bin/sleep 0.05; done",
+    )
+    done = run_job("learner.sbatch", tmp_path / "run", "catch-vtrace", environment=fake_environment)
+    assert done[0] == code, done[1]
+    refusal = "--time: expected a limit that leaves time to train before the last three minutes"
+    assert (refusal in done[1]) == (code == 2)
+    assert (tmp_path / "scontrol").exists() == (code == 0)
