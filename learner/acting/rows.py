@@ -18,8 +18,9 @@ class RowTable:
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         """The table shares the tensors' memory. The caller may keep and read the tensors."""
         self._tensors = tuple(tensors)
-        on_device = any(x.is_cuda for x in tensors)
-        self._arrays = None if on_device else tuple(x.numpy() for x in tensors)
+        # A table of no tensors may be that of a GPU: it must not ask for a NumPy index.
+        on_host = bool(tensors) and not tensors[0].is_cuda
+        self._arrays = tuple(x.numpy() for x in tensors) if on_host else None
 
     def read(self, rows: Tensor) -> list[Tensor]:
         """Returns copies [n, *shape] of int64 [n] rows of every tensor."""

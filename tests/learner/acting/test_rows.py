@@ -5,14 +5,19 @@ import torch
 
 from learner.acting.rows import RowTable, row_indices
 from tests.learner.builders import seeded
+from tests.support.pretended_device import DEVICE
 
 CPU = torch.device("cpu")
 
 DEVICES = [
     CPU,
+    DEVICE,
     pytest.param(
         torch.device("cuda"),
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+        ],
     ),
 ]
 
@@ -94,3 +99,12 @@ def test_row_indices_share_the_arrays_memory_on_the_cpu() -> None:
     """No bytes are copied on a CPU."""
     rows = rows_of(3, 1).numpy()
     assert row_indices(rows, CPU).data_ptr() == rows.ctypes.data
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_table_of_no_tensors_takes_rows_of_any_device(device: torch.device) -> None:
+    """A network without LSTM and frame stack keeps no state."""
+    table, rows = RowTable([]), rows_of(1).to(device)
+    table.write(rows, [])
+    table.move(rows, rows)
+    assert table.read(rows) == []
