@@ -59,6 +59,7 @@ UNTESTED = {
     # CUDA only: `make test ARGS="-m gpu"` reaches them through learner/acting.
     "learner/device/cuda_recorder.py",
     "learner/device/cuda_streams.py",
+    "learner/device/cuda_uploader.py",
 }
 
 

@@ -11,8 +11,9 @@ import torch
 
 from learner.concurrency.stopping import Stopped
 from learner.concurrency.threads import start_thread
+from learner.device.uploaders import make_uploader
 from learner.experience.replay.replay import Replay, ReplayBatch
-from learner.records import map_tensors, tensors_of
+from learner.records import tensors_of
 
 
 class BatchLoader:
@@ -33,15 +34,13 @@ class BatchLoader:
     ) -> None:
         """`on_failure` is called on the thread that samples, with the error that it raised."""
         self._replay = replay
-        self._device = device
         self._on_failure = on_failure
         self._depth = depth
         self._batches: deque[ReplayBatch] = deque()
         self._closed = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        # On a stream of its own a copy to a GPU does not wait for updates queued there.
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._uploader = make_uploader(device)
 
     def start(self) -> None:
         """Begins to load; a replay that is restored must be restored before."""
@@ -51,12 +50,7 @@ class BatchLoader:
     def get(self) -> ReplayBatch:
         """Returns the batch that was sampled first; blocks for it. Raises Stopped."""
         batch = self._take() if self._depth else self._load()
-        if self._stream is not None:
-            # The tensors' memory must not go to the next batch before the trainer's stream
-            # has used this one.
-            reader = torch.cuda.current_stream(self._device)
-            for tensor in (batch.importance_weights, *tensors_of(batch.unrolls)):
-                tensor.record_stream(reader)
+        self._uploader.claim([batch.importance_weights, *tensors_of(batch.unrolls)])
         return batch
 
     def close(self) -> None:
@@ -95,13 +89,6 @@ class BatchLoader:
                 raise Stopped
 
     def _load(self) -> ReplayBatch:
-        batch = self._replay.sample(pin_memory=self._stream is not None)
-        if self._stream is None:
-            return batch
-        with torch.cuda.stream(self._stream):
-            unrolls, weights = map_tensors(
-                lambda x: x.to(self._device, non_blocking=True),
-                (batch.unrolls, batch.importance_weights),
-            )
-        self._stream.synchronize()
+        batch = self._replay.sample(pin_memory=self._uploader.needs_pinned_memory)
+        unrolls, weights = self._uploader.upload((batch.unrolls, batch.importance_weights))
         return batch._replace(unrolls=unrolls, importance_weights=weights)
