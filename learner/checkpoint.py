@@ -26,6 +26,7 @@ import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from learner.checkpoints import directory as directories
 from learner.checkpoints import files
@@ -239,8 +240,10 @@ def _weights_bytes(weights: dict[str, Tensor]) -> bytes:
 
 
 def _state_bytes(state: dict[str, Any]) -> bytes:
+    # On the CPU, so that a machine with another device can read it.
+    on_host = tree_map_only(Tensor, lambda x: x.detach().cpu(), state)
     buffer = io.BytesIO()
-    torch.save(state, buffer)
+    torch.save(on_host, buffer)
     return buffer.getvalue()
 
 

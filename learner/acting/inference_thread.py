@@ -5,6 +5,7 @@ through it, so the golden checks check the code of a run.
 """
 
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +28,8 @@ from learner.records import Completed, tensors_of
 from learner.reporting.metrics import Metrics
 from learner.weights import PublishedWeights
 from seed.specs import EnvSpec
+
+_LOG = logging.getLogger(__name__)
 
 
 class TrainingEnd(Protocol):
@@ -126,8 +129,17 @@ class InferenceThread:
         return {"rng": {"inference": self._generator.get_state()}}
 
     def load_rng(self, state: Tensor) -> None:
-        """Restores the random state of a checkpoint; call it before `start`."""
-        self._generator.set_state(state)
+        """Restores the random state of a checkpoint; call it before `start`.
+
+        The state of another kind of device says nothing here: sampling goes on from the seed.
+        """
+        if state.numel() == self._generator.get_state().numel():
+            self._generator.set_state(state)
+        else:
+            _LOG.warning(
+                "the checkpoint's run acted on another kind of device: actions are now sampled "
+                "from the run's seed on, not from where the run was"
+            )
 
     def _run(self) -> None:
         with self._streams.acting():

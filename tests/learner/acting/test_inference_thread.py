@@ -48,6 +48,28 @@ class FakeTraining:
         """Nothing waits."""
 
 
+def make_thread(
+    agent: VTraceAgent,
+    config: InferenceConfig,
+    training: FakeTraining,
+    batcher: Batcher,
+    failures: list[BaseException],
+) -> InferenceThread:
+    """Returns the acting side of an agent, on the CPU, not started."""
+    return InferenceThread(
+        spec=env_spec(),
+        agent=agent,
+        config=config,
+        training=training,
+        batcher=batcher,
+        counters=Counters(),
+        metrics=Metrics(),
+        device=CPU,
+        rng_seed=0,
+        on_failure=failures.append,
+    )
+
+
 @pytest.mark.parametrize("cuda_graphs", ["off", "on"])
 def test_unrolls_are_given_to_the_stream_that_trains(
     monkeypatch: pytest.MonkeyPatch, cuda_graphs: str
@@ -63,18 +85,7 @@ def test_unrolls_are_given_to_the_stream_that_trains(
     weights.publish(agent.build_network(), 0)
     inference = InferenceConfig(cuda_graphs=cuda_graphs, max_inference_batch=16)  # pyright: ignore[reportArgumentType]
     batcher, training, failures = Batcher(inference), FakeTraining(weights, streams), []
-    acting = InferenceThread(
-        spec=spec,
-        agent=agent,
-        config=inference,
-        training=training,
-        batcher=batcher,
-        counters=Counters(),
-        metrics=Metrics(),
-        device=CPU,
-        rng_seed=0,
-        on_failure=failures.append,
-    )
+    acting = make_thread(agent, inference, training, batcher, failures)
     acting.start()
     answered = threading.Semaphore(0)
     for _ in range(2):
@@ -107,3 +118,20 @@ def test_cpu_pads_batches_only_if_told_to(cuda_graphs: str, expected: type) -> N
     agent = VTraceAgent(env_spec(), NetworkConfig(), VTraceConfig())
     config = InferenceConfig(cuda_graphs=cuda_graphs)  # pyright: ignore[reportArgumentType]
     assert isinstance(make_runner(env_spec(), agent, torch.Generator(), config), expected)
+
+
+def test_random_state_of_another_kind_of_device_is_not_taken(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A GPU's generator has a state of 16 bytes. A run that it acted in goes on from the seed."""
+    agent = VTraceAgent(env_spec(), NetworkConfig(), VTraceConfig())
+    weights = PublishedWeights(agent.build_network(), agent.build_network())
+    config, streams = InferenceConfig(), ClockedStreams()
+    acting = make_thread(agent, config, FakeTraining(weights, streams), Batcher(config), [])
+    fresh = acting.state_dict()["rng"]["inference"]
+    acting.load_rng(torch.zeros(16, dtype=torch.uint8))
+    assert torch.equal(acting.state_dict()["rng"]["inference"], fresh)
+    assert "another kind of device" in caplog.text
+    drawn = torch.Generator().manual_seed(5).get_state()
+    acting.load_rng(drawn)
+    assert torch.equal(acting.state_dict()["rng"]["inference"], drawn)
