@@ -97,3 +97,19 @@ def test_lstm_is_one_launch_each_way() -> None:
     with torch.inference_mode(), tallied() as acting:
         torch.testing.assert_close(lstm(x.to(DEVICE))[0].cpu(), wanted)
     assert acting.launches["lstm"] == 1
+
+
+def test_gradients_are_right_in_any_memory_layout() -> None:
+    """A module whose parameters are laid out anew has the numbers in the new layout."""
+    torch.manual_seed(0)
+    network, x = nn.Conv2d(3, 4, 3), torch.randn(2, 3, 5, 5)
+    network(x).square().sum().backward()
+    wanted = network.weight.grad
+    assert wanted is not None
+    network.zero_grad()
+    network.to(DEVICE).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    assert isinstance(network.weight, PretendedTensor)
+    assert network.weight.host.stride() == network.weight.stride()
+    network(x.to(DEVICE)).square().sum().backward()
+    assert network.weight.grad is not None
+    torch.testing.assert_close(network.weight.grad.cpu(), wanted)

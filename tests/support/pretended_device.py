@@ -113,6 +113,16 @@ class PretendedTensor(torch.Tensor):
 
     is_cuda = property(lambda _: True)  # pyright: ignore[reportAssignmentType]
 
+    @property
+    def data(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return torch.Tensor.data.__get__(self)  # pyright: ignore
+
+    @data.setter
+    def data(self, value: "PretendedTensor") -> None:
+        """As modules change a parameter's memory layout, or share it: the numbers go along."""
+        torch.Tensor.data.__set__(self, value)  # pyright: ignore
+        self.host = value.host
+
     def tolist(self) -> Any:
         return self.cpu().tolist()
 
